@@ -333,7 +333,7 @@ def _cue_patterns() -> tuple[tuple[str, tuple[str, ...], bool, bool], ...]:
 
 @cache
 def _names_with_cues() -> tuple[tuple[str, ...], ...]:
-    """Return the words of names in which a cue negates nothing (`normal pressure hydrocephalus`)."""
+    """Return the words of names in which a cue negates nothing (normal pressure hydrocephalus)."""
     listed_names = next(term for term in load_terms("cue") if term.concept == PART_OF_NAME).synonyms
     term_names = [name for term in load_terms("finding", "organ") for name in term.names]
     return tuple(

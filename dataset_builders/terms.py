@@ -7,9 +7,9 @@ picture), `organ`, `finding`, `site` (words that only imply a region, such as pa
 something other than a plain positive finding).
 
 Synonyms are interchangeable in a question; a subtype or part has its own row. A `bare` word means
-its concept only if everything known about the data set (`ImageContext`) is among the regions and
-modalities in `needs`: "mass" is a breast mass in mammography and a pulmonary mass on a chest film.
-`excludes` lists the only findings that are mutually exclusive. MeSH and RadLex ids are given only
+its concept only if the regions and modalities of the data set (`ImageContext`) are known and all
+listed in `needs`: "mass" is a breast mass in mammography and a pulmonary mass on a chest film.
+Findings are mutually exclusive only if `excludes` lists them. MeSH and RadLex ids are given only
 where they were read from the file named in `vocabulary`.
 
 See also: parsing labels (`label_reading.py`).
@@ -27,7 +27,7 @@ from pathlib import Path
 
 TERMS_FILE = Path(__file__).with_name("terms.csv")
 ANY_REGION = "any"
-"""Region of terms that can occur anywhere; as a neighbour: all other regions."""
+"""Region of terms that can occur anywhere in the body; in `related` it means all other regions."""
 LIST_SEPARATOR = re.compile(r"\s*;\s*")
 CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
 
@@ -78,7 +78,7 @@ UNKNOWN_CONTEXT = ImageContext()
 
 @cache
 def load_terms(*kinds: str) -> tuple[Term, ...]:
-    """Load the rows of the given kinds, or all rows without any, in the table's order."""
+    """Load the rows of the given kinds, or all rows if none is given, in the table's order."""
     with TERMS_FILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     selected = (
@@ -155,7 +155,7 @@ def find_terms(text: str, *kinds: str) -> list[Term]:
 
     Args:
         text: free text.
-        kinds: the kinds of rows to search; all without any.
+        kinds: the kinds of rows to search; all if none is given.
 
     Returns:
         Matching rows, longest name first. Each word of the text belongs to one name only.

@@ -67,22 +67,22 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             metric: name of a metric; the benchmark's headline metric if empty
             question_set: key from question_sets; the complete official set if empty
             every_run: every result instead of one per model and account
-            facets: labels that narrow the selection, like "modality=CT": any of those of one facet,
-                and all facets named
+            facets: labels that narrow the selection, like "modality=CT": labels of one facet are
+                alternatives (or), different facets must all match (and)
         """
         query = _tool_query(board, service, benchmark, branches, metric, question_set, every_run, facets)
         table = leaderboard_table(query.section, query.standings, query.branches)
         # An empty list would read as "no results"; say where the numbers are.
         if not table:
             raise BadInput(
-                f"metric {query.metric!r}: papers print it at most for parts of this selection, and no answers are known. "
+                f"metric {query.metric!r}: papers print it, if at all, only for parts of this selection, and no answers are known. "
                 "`breakdown` gives the parts."
             )
         return table
 
     def branches_of(benchmark: str, question_set: str = "", contains: str = "") -> list[str]:
-        """List the branches of a question set whose name contains a text, as `leaderboard` takes
-        them (at most 200).
+        """List the branches of a question set, in the form that `leaderboard` accepts (at most
+        200).
 
         Args:
             benchmark: name of a benchmark, like mediconfusion
@@ -117,8 +117,8 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             metric: name of a metric; the benchmark's headline metric if empty
             branches: break down only this selection; none means everything
             question_set: key from question_sets; the complete official set if empty
-            facets: labels that narrow the selection, like "modality=CT": any of those of one facet,
-                and all facets named
+            facets: labels that narrow the selection, like "modality=CT": labels of one facet are
+                alternatives (or), different facets must all match (and)
         """
         query = _tool_query(board, service, benchmark, branches, metric, question_set, True, facets)
         facets_with_scores = [name for name in breakdown_facets(query.section, query.outcomes) if name != METRICS_FACET]
@@ -151,7 +151,9 @@ def _tool_query(
     every_run: bool,
     facets: list[str] | None,
 ) -> BoardQuery:
-    """Validate a call. Without a metric, one with known scores is used.
+    """Convert the arguments of a call to a query.
+
+    If no metric is given, one with known scores is used.
 
     Raises:
         BadInput: If a name is not on the board.
@@ -175,7 +177,7 @@ def _tool_query(
             "shown": ALL_RESULTS if every_run else ONE_PER_MODEL,
         },
     )
-    # A program must not get another metric than it asked for, as a page may.
+    # A page may show a similar metric instead; a program needs the one it asked for, or an error.
     if metric and query.metric != metric:
         raise BadInput(
             f"metric {metric[:80]!r}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."

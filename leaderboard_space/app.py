@@ -105,7 +105,8 @@ def build_app(
                 offered = gr.State(submitting.choices())
                 form, target = draw_submit(submitting)
 
-        def fill(offered: Any) -> tuple[Any, ...]:  # redrawing the form would lose a file chosen in the meantime
+        # Redraw the form only if its choices changed: that would discard a file chosen meanwhile.
+        def fill(offered: Any) -> tuple[Any, ...]:
             choices = submitting.choices()
             if choices == offered:
                 return (gr.skip(),) * 3
@@ -177,10 +178,10 @@ def serve(
     with redirect_stdout(StringIO()):  # Gradio announces its MCP server even with quiet=True
         try:
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
-        except (OSError, OverflowError):  # taken, no port, or no address of this machine
+        except (OSError, OverflowError):  # the port is taken or invalid, or the address is not this machine's
             raise BadInput(
-                f"the board cannot listen on {host}:{port}: another program does (another board?), or this machine has no such "
-                "address. Give another --port."
+                f"the board cannot listen on {host}:{port}: another program (another board?) uses the port, or this machine has no "
+                "such address. Give another --port."
             ) from None
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()
@@ -201,7 +202,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "ssr_mode": False,
         "max_file_size": MAX_FILE_BYTES,
         "enable_monitoring": False,  # Gradio would print its secret address
-        "i18n": gr.I18n(en={"common.complete": "Done"}),  # Gradio announces the key itself, which it does not translate
+        "i18n": gr.I18n(en={"common.complete": "Done"}),  # Gradio lacks this translation and would announce the key
         "app_kwargs": {
             "middleware": [
                 Middleware(GZipMiddleware, minimum_size=10_000, compresslevel=1),

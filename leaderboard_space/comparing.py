@@ -80,7 +80,7 @@ class Difference:
         return self.corrected < SIGNIFICANCE_LEVEL and abs(self.value) > sentences.EQUAL_TOLERANCE
 
     def reversed(self) -> Difference:
-        """The difference `entry_b` - `entry_a`."""
+        """Return the difference `entry_b` - `entry_a`."""
         return replace(
             self,
             entry_a=self.entry_b,
@@ -150,22 +150,24 @@ class Comparison:
         return self.outcomes is not None and entry.key in self.outcomes.row_of
 
     def name(self, entry: Entry) -> str:
-        """The name of a chosen result (see `names`)."""
+        """Return the name of a chosen result (see `names`)."""
         return self.names[entry.key]
 
     def no_score(self, entry: Entry, metric: str) -> str:
-        """Why the result has no verdict or no score; "" if it may have them, or if nothing is known
-        about it."""
+        """Explain why a result has no verdict or no score; "" if it has no such reason, or no entry
+        for the metric."""
         score = self._scores_of(metric).get(entry.key)
         return sentences.no_score_reason(score, entry.result) if score is not None else ""
 
     def scores(self, metric: str) -> dict[str, Score]:
-        """Entry key -> score, of the chosen results that have one."""
+        """Return entry key -> score of the chosen results that have one."""
         return {key: score for key, score in self._scores_of(metric).items() if score.value is not None}
 
     def differences(self, metric: str) -> list[Difference]:
-        """Every pair of chosen results that both have the score: significant pairs first, then by
-        the size of the difference."""
+        """Compare every pair of chosen results that both have the score.
+
+        Significant pairs come first, the largest difference first; the others follow by p-value.
+        """
         pairs = [self._difference(entry_a, entry_b, metric) for entry_a, entry_b in combinations(self.chosen, 2)]
         differences = [pair for pair in pairs if pair is not None]
         if metric == self.metric:
@@ -179,8 +181,11 @@ class Comparison:
         )
 
     def _corrected(self, pairs: list[Difference]) -> list[Difference]:
-        """The pairs with corrected p-values: those of the leaderboard's ranking if it ranks all of
-        these results together, otherwise corrected for the pairs compared here (Holm 1979)."""
+        """Correct the p-values of pairs for multiple comparisons.
+
+        If the leaderboard ranks all of these results together, the p-values of that ranking are
+        used; otherwise the correction covers the pairs compared here (Holm 1979).
+        """
         # The ranking "one result per model" comes first: it is what the leaderboard shows by
         # default.
         keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.entry_a, pair.entry_b)))
@@ -191,14 +196,13 @@ class Comparison:
                 at = {key: position for position, key in enumerate(keys)}
                 ranked_p = [float(p_values[at[pair.entry_a.key], at[pair.entry_b.key]]) for pair in pairs]
                 return [replace(pair, corrected=p, models=models) for pair, p in zip(pairs, ranked_p, strict=True)]
-        # Not ranked together (another set of models, or a metric without direction): a family of
-        # its own.
+        # Not ranked together, for example because the metric has no direction: correct for these
+        # pairs alone.
         adjusted = holm_adjust(np.array([pair.p for pair in pairs])).tolist()
         return [replace(pair, corrected=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
     def _difference(self, entry_a: Entry, entry_b: Entry, metric: str) -> Difference | None:
-        """The difference between two results, not corrected; None if one of them has no score or no
-        verdict."""
+        """Compare two results without a correction; None if one has no score or no verdict."""
         score_a, score_b = (self.scores(metric).get(entry.key) for entry in (entry_a, entry_b))
         if score_a is None or score_b is None or score_a.nonresponse is not None or score_b.nonresponse is not None:
             return None
@@ -219,8 +223,10 @@ class Comparison:
         return None if math.isnan(low) else Difference(entry_a, entry_b, difference, low, high, p, p, UNPAIRED)
 
     def _units(self, entry: Entry, metric: str) -> pd.DataFrame:
-        """A run's scored units on the selection, as `paired_test` takes them. Unit numbers are the
-        same for every run of the set."""
+        """Return a run's scored units on the selection, in the form that `paired_test` expects.
+
+        Unit numbers are the same for every run of the set, so units can be paired by number.
+        """
         assert self.outcomes is not None
         mask = self.query.tree.mask(self.query.branches)
         row = np.array([self.outcomes.row_of[entry.key]])
@@ -238,8 +244,11 @@ class Comparison:
 
 
 def comparable_sections(board: Board) -> list[Section]:
-    """Question sets with at least two results: complete official sets first, phantoms last, then by
-    the number of results with answers."""
+    """List the question sets with at least two results.
+
+    Complete official sets come first, phantoms last; within these, by number of results with
+    answers.
+    """
 
     def order(section: Section) -> tuple[bool, bool, bool, int]:
         answered = sum(entry.result.kind == "measured" and entry.answers is not None for entry in section.entries)
@@ -266,7 +275,7 @@ def load_comparison(board: Board, request: Mapping[str, Any]) -> Comparison | No
         return None
     set_key = str(request.get("set") or "")
     names = {slot: name for slot in SLOTS if (name := str(request.get(slot) or "").strip())}
-    # Without a set, the first that has a result of every name.
+    # If the request names no set, use the first one that has a result for every name.
     has_all = (section for section in sections if all(_find(section, name) for name in names.values()))
     named_sets = (section for section in sections if f"{section.family}/{section.key}" == set_key)
     section = next(named_sets, None) or next(has_all, sections[0])
@@ -277,13 +286,13 @@ def load_comparison(board: Board, request: Mapping[str, Any]) -> Comparison | No
     chosen = list({entry.key: entry for _, entry in matches if entry is not None}.values())
     unknown = tuple(name for name, entry in matches if entry is None)
     # Fill in results that are not named, unless a name is unknown: then the page asks for another
-    # one.
+    # name instead.
     while max(len(chosen), len(names)) < 2 and not unknown and (entry := _next_by_default(query, chosen)):
         chosen.insert(0 if names and "first" not in names else len(chosen), entry)
 
     # The metrics depend on the results, so they are chosen on a draft without metrics.
     draft = Comparison(query, chosen, [])
-    metrics = [  # a run without a score gets the reason instead, for the requested score
+    metrics = [  # include metrics that a result lacks for a known reason: the page then states it
         name
         for name in query.metrics
         if metric_info(name).unit != "count"
@@ -308,14 +317,17 @@ def load_comparison(board: Board, request: Mapping[str, Any]) -> Comparison | No
 
 
 def _find(section: Section, name: str) -> Entry | None:
-    """The result of a name; of a model's results, the one that represents it on the leaderboard."""
+    """Find a result by name; a model's name means the result that represents it on the board."""
     return find_result(sorted(section.entries, key=preference_key), name)
 
 
 def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
-    """The result to compare with those chosen: the best of the results that represent their models,
-    of another model and with another score, since equal answers show nothing. Results with answers
-    come before scores alone, models before baselines."""
+    """Choose a result to compare with those already chosen.
+
+    Preferred are, in this order: results with answers over scores alone, another model, models over
+    baselines, results that represent their model, another score (equal answers show nothing), and
+    the best score.
+    """
     section, outcomes = query.section, query.outcomes
     is_higher_better = metric_info(query.metric).higher_is_better is not False
     # The first result by `preference_key` represents its model and account, as on the leaderboard.

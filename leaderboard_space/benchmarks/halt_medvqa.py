@@ -10,10 +10,10 @@ SPEC = BoardSpec(
     task="say when there is no answer",
     case="question",
     chains=(("scenario", "source_dataset"),),
-    # Its scores are its scenarios, with their counts of irrelevant answers.
+    # Each scenario is a metric of its own, beside a count of irrelevant answers.
     first_facet="metric",
-    # The mean of 1 / options over the released files (543, 1000, 818 questions), and the mean of
-    # the three scenarios.
+    # Per scenario the mean of 1 / number of options over the released questions (543, 1000, 818);
+    # `average` is the mean of the three scenarios.
     chance={"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
     facet_metrics=("scenario", "average", {name: (name, f"{name}_irrelevant") for name in SCENARIOS}),
     words=("hallucination", "hallucinate findings", "refusal", "abstention"),

@@ -10,12 +10,12 @@ SPEC = BoardSpec(
     case="pair",
     short_guess="a coin flip",
     guesses={"set_accuracy": "flipping a coin for each image", "individual_accuracy": "flipping a coin"},
-    # Two options to a question, two questions to a pair.
+    # A question has two options, a pair two questions.
     chance={"set_accuracy": 25.0, "individual_accuracy": 50.0, "confusion": 50.0},
-    # Counted in the authors' dataset.json: the 176 pairs form 60 components that share images, the
-    # largest of 25, 20 and 18 pairs. Pairs of a category per component, and pairs that share images
-    # with one of them. The easy and the unfiltered set, whose images are not published, are taken
-    # to share as many.
+    # Counted in the authors' dataset.json. Shared images link the 176 pairs into 60 components; the
+    # largest have 25, 20 and 18 pairs. Each value is the mean size of a component, averaged over
+    # components and over pairs. The images of the easy and the unfiltered set are not published;
+    # these sets are assumed to share images to the same extent.
     cases_sharing={
         "": (176 / 60, 9.70),
         "Cerebral": (45 / 10, 11.49),

@@ -11,21 +11,31 @@ from typing import Literal
 class BoardSpec:
     """Board-specific declarations of a benchmark; only `label` is required.
 
-    `task`: what models are asked to do, after "asked to". `case`: noun for a case. `short_guess`:
-    chance in a heading; `guesses`: chance in a sentence, by metric (both "guessing" by default).
-    `chains`: facets of the tree from trunk to leaves, one tuple per group (None: each facet is its
-    own group). `first_facet`: default facet of the breakdown. `hidden_splits`: splits with hidden
-    answers. `chance`: exact chance of printed scores in percent, by metric (if unknown, the paper's
-    own random run is used: `data/published_results.py`). `cases_sharing`: by facet value ("": all),
-    mean number of cases per component of shared images, over components and over cases, for the
-    intervals of printed scores (`printed_interval`). `facet_metrics`: printed metrics that are
-    cells of a facet: (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units
-    are questions, which may share a case with another image. `plot`: the plot below the breakdown.
-    `by_image_type`: also broken down by organ and modality of the image types. `published`: month
-    in which its questions became public (YYYY-MM). `words`: further search words. `aspects`:
-    metrics shown side by side on a topic's page, with the behaviour that each rewards (by default
-    the headline metric). `given_away`: metric -> facets whose labels are its answer: naming the
-    modality of an image that was selected as an MRI is no finding and ranks no model.
+    - `task`: what models are asked to do; completes "asked to".
+    - `case`: noun for a case.
+    - `short_guess`, `guesses`: what chance is called in a heading, and in a sentence, by metric
+      (both "guessing" by default).
+    - `chains`: facets of the tree from trunk to leaves, one tuple per group (None: each facet is a
+      group of its own).
+    - `first_facet`: default facet of the breakdown.
+    - `hidden_splits`: splits with hidden answers.
+    - `chance`: exact chance of printed scores in percent, by metric. If it is unknown, the paper's
+      own random run is used (`data/published_results.py`).
+    - `cases_sharing`: facet value ("": all cases) -> mean size of the components that shared images
+      form, averaged over components and over cases; for the intervals of printed scores
+      (`printed_interval`).
+    - `facet_metrics`: metrics that a paper prints side by side and the board shows as the cells of
+      a facet: (facet, metric of the cells, {facet value: printed metrics}).
+    - `per_image`: True if a case counts once for each of its selected questions, because its
+      images may have different labels (MediConfusion's pairs).
+    - `plot`: the plot below the breakdown.
+    - `by_image_type`: also broken down by organ and modality of the image types.
+    - `published`: month in which the questions became public (YYYY-MM).
+    - `words`: further search words.
+    - `aspects`: metrics shown side by side on a topic's page, with the behaviour that each rewards
+      (by default the headline metric).
+    - `given_away`: metric -> facets whose labels are the metric's answer. Among images selected as
+      MRI, for example, naming the modality shows nothing and must not rank models.
     """
 
     label: str

@@ -125,12 +125,12 @@ class Board:
         try:
             questions = self._questions(section.fingerprint)
         except BadInput as error:
-            return nothing, (f"{error} Scores are shown as they were derived; the questions are not known.",)
+            return nothing, (f"{error} Scores are shown as stored, since the questions are not known.",)
         official = {key for key, entry in measured.items() if entry.result.method.extraction == "official"}
         paths = {key: entry.units for key, entry in measured.items() if entry.units is not None}
         outcomes, problems = read_outcomes(section.family, questions, paths, official)
         notes = (
-            f"{measured[key].result.model.name}: {problem} Its scores are shown as they were derived."
+            f"{measured[key].result.model.name}: {problem} Its scores are shown as stored."
             for key, problem in problems.items()
         )
         return (outcomes, build_tree(section.family, questions)), tuple(notes)
@@ -138,7 +138,7 @@ class Board:
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """Read the questions of a fingerprint from the store, else from a trusted dataset.
 
-        Raises BadInput without either.
+        Raises BadInput if neither has them.
         """
         path = self.questions_path(fingerprint)
         assert path is not None
@@ -155,9 +155,9 @@ class Board:
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
-            # A store that was there before and is gone is unavailable, not empty.
+            # A store that was readable before is unavailable, not empty: keep the last snapshot.
             if self.snapshot.stamp and not self._source.is_on_hub and not (self.store / "results").is_dir():
-                raise FileNotFoundError("the results store is unavailable")  # as opposed to an empty store
+                raise FileNotFoundError("the results store is unavailable")
         stored, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
         known_sections = {
             (section.family, section.key, section.stamp): section for section in self.snapshot.all_sections

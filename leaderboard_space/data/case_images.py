@@ -131,8 +131,10 @@ def _open_dataset(source: DatasetSource, section: Section) -> _OpenDataset | Non
 
 
 def _redistributable_cases(questions: pd.DataFrame, section: Section, repository: Repository) -> frozenset[str]:
-    """Select all cases of phantoms, else the cases whose images all have a licence that permits
-    redistribution.
+    """Select the cases whose images may be shown.
+
+    These are all cases if section and dataset are both phantoms, and none if only one of them is.
+    Otherwise they are the cases whose images all have a licence that permits redistribution.
     """
     cases = questions["case_id"].astype(str)
     if section.kind == "phantom" or repository.origin == "phantom":

@@ -81,8 +81,9 @@ def _mean_case_shares(outcomes: Outcomes, keys: tuple[str, ...]) -> Floats:
 
 
 def cases_with_words(outcomes: Outcomes, query: str) -> Bools:
-    """Mask (C,) of cases with a question that has every word of `query` in its text, id, options or
-    labels.
+    """Return the (C,) mask of cases with a question that contains every word of `query`.
+
+    The search covers text, ids, options and labels (`SEARCHED_COLUMNS`).
     """
     questions = outcomes.questions
     mask = np.ones(len(questions), dtype=bool)
@@ -95,7 +96,7 @@ def cases_with_words(outcomes: Outcomes, query: str) -> Bools:
 
 
 def cases_with_label(outcomes: Outcomes, facet: str, label: str) -> Bools:
-    """Mask (C,) of cases with a question that has the label."""
+    """Return the (C,) mask of cases with a question that has the label."""
     mask = np.zeros(len(outcomes.questions), dtype=bool)
     rows = outcomes.rows_by_label(facet).get(label)
     if rows is not None:
@@ -129,7 +130,7 @@ def sort_cases(cases: Ints, mean: Floats, order: str) -> Ints:
     Args:
         cases: Case numbers.
         mean: (C,) mean share of correct answers per case, as `mean_case_shares` returns it.
-        order: `stored`; `wrong`, lowest mean first; `split`, mean nearest to one half first.
+        order: `stored`; `wrong`: lowest mean first; `split`: means nearest to one half first.
 
     Returns:
         The case numbers in that order; cases that are not scored come last.
@@ -152,7 +153,7 @@ def cases_sharing_images(outcomes: Outcomes, case: int) -> Ints:
 
 
 def cases_of_questions(outcomes: Outcomes, questions: Bools) -> Bools:
-    """Mask (C,) of the cases that have a question in the mask `questions` (Q,)."""
+    """Return the (C,) mask of cases that have a question in the (Q,) mask `questions`."""
     cases = int(outcomes.case_of_question.max(initial=-1)) + 1
     return np.bincount(outcomes.case_of_question, questions, minlength=cases) > 0
 
@@ -184,7 +185,7 @@ def read_shown_images(entry: Entry, question_ids: Sequence[str]) -> dict[str, li
             name: image_ids or []
             for name, image_ids in zip(*(column.to_pylist() for column in table.columns), strict=True)
         }
-    except Exception as error:  # one damaged file is one line on the page
+    except Exception as error:  # a damaged file must cost one line of the page, not the page
         raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
 
 
@@ -216,5 +217,5 @@ def read_case_answers(entry: Entry, question_ids: Sequence[str]) -> dict[str, An
             )
             for row in rows
         }
-    except Exception as error:  # as above
+    except Exception as error:  # as in `read_shown_images`
         raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None

@@ -25,8 +25,8 @@ Cells = dict[str, dict[str, Score]]
 def breakdown_facets(section: Section, outcomes: Outcomes | None) -> list[str]:
     """List the facets by which a section can be broken down, the benchmark's first facet first.
 
-    These are the source's facets, others found in results (the step of ProbMed's Table 6), and
-    METRICS_FACET.
+    These are the source's facets, further facets of results (such as the steps in ProbMed's Table
+    6), and METRICS_FACET.
     """
     result_facets = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
     facets = FACETS_BY_BENCHMARK.get(section.family, ())
@@ -64,8 +64,8 @@ def breakdown_cells(
 
     Args:
         section: The question set.
-        outcomes: Its aligned answers, if any.
-        tree: Its labels.
+        outcomes: The set's aligned answers, if any.
+        tree: The tree of the set's labels.
         metric: The metric; ignored for METRICS_FACET, whose columns are metrics.
         facet: The facet to break down by.
         branches: The selection; printed scores are used only for cells that lie within it.
@@ -111,7 +111,7 @@ def scores_by_entry(
     """Compute the scores of a metric on a selection.
 
     Returns:
-        Entry key -> score, for every result (of `keys`, or of all) with a known score.
+        Entry key -> score, for the results that have a known score and, if given, are in `keys`.
     """
     scores = {entry.key: own_scores(entry, branches).get(metric) for entry in _select_entries(section, keys)}
     # Scores computed from answers take precedence over those in the result file.
@@ -127,8 +127,9 @@ def _select_entries(section: Section, keys: frozenset[str] | None) -> list[Entry
 def _computed_scores(
     outcomes: Outcomes | None, metric: str, mask: Bools | None, keys: frozenset[str] | None
 ) -> dict[str, Score]:
-    """Score the results (of `keys`, or all) that have answers, on the questions of `mask`; by entry
-    key.
+    """Score the results that have answers on the questions of `mask`; returns entry key -> score.
+
+    `keys` limits the results; None means all.
     """
     if outcomes is None or metric not in outcomes.metrics:
         return {}
@@ -141,7 +142,7 @@ def _computed_scores(
 
 
 def _label_rows(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
-    """Label -> question positions, without unlabelled questions."""
+    """Return label -> positions of its questions, without unlabelled questions."""
     if outcomes is None:
         return {}
     return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}

@@ -38,13 +38,13 @@ class ModelMetadata:
     weights: str | None = None
     paper: str | None = None
     written: tuple[tuple[str, str | None], ...] = ()
-    """The names that mean it, each with the snapshot that the name states."""
+    """Names under which results list the model, each with the snapshot that the name states."""
 
 
 def canonical_name(name: str) -> str:
-    """The canonical name of a model that a result calls `name`; an unknown name is its own.
+    """Return the canonical name of the model that a result calls `name`.
 
-    Known names are case-insensitive.
+    Known names are case-insensitive; an unknown name is returned unchanged.
 
     >>> canonical_name("gpt-4o-2024-08-06"), canonical_name("gpt-4o"), canonical_name("My model")
     ('GPT-4o', 'GPT-4o', 'My model')
@@ -53,7 +53,7 @@ def canonical_name(name: str) -> str:
 
 
 def snapshot_of(model: Model) -> str | None:
-    """The model snapshot of a result: as the result states it, else as in the model's name."""
+    """Return the model snapshot that a result states, else the one that the model's name states."""
     return model.snapshot_date or _models_by_written_name().get(model.name.strip().casefold(), ("", None))[1]
 
 
@@ -91,7 +91,7 @@ def model_metadata(name: str, results: Iterable[Result] = ()) -> ModelMetadata:
 
 @cache
 def _models_by_written_name() -> dict[str, tuple[str, str | None]]:
-    """Case-folded written name -> (canonical name, snapshot if the name states one)."""
+    """Return case-folded written name -> (canonical name, snapshot if the name states one)."""
     canonical = {name.casefold(): (name, None) for name in published_models()}
     weights = {row["weights"].casefold(): (row["name"], None) for row in read_table("model_facts") if row["weights"]}
     aliases = {row["written"].casefold(): (row["name"], row["snapshot"] or None) for row in read_table("model_names")}
@@ -116,7 +116,7 @@ def entry_labels(entries: Sequence[Entry]) -> dict[str, str]:
     labels: dict[str, str] = {}
     for entry in entries:
         parts = [names[entry.key]]
-        # Settings only where a model has several results; the run id only if these are equal too.
+        # Add settings only if the model has several results, the run id only if settings are equal.
         if name_counts[parts[0]] > 1:
             parts += settings[entry.key]
             if label_counts[names[entry.key], settings[entry.key]] > 1:
@@ -144,14 +144,14 @@ def find_result(entries: Sequence[Entry], name: str) -> Entry | None:
 
 
 def _distinguishing_settings(entry: Entry) -> tuple[str, ...]:
-    """Method, prompt and source: the settings that distinguish results of one model."""
+    """Return method, prompt and source: the settings that distinguish results of one model."""
     method = entry.result.method
     return tuple(part for part in (method.name, method.prompt, entry_source(entry)) if part)
 
 
 def entry_source(entry: Entry, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
-    """`result_source` with the account that submitted the result, where the store knows it:
-    `measured · alice`.
+    """Format the source of a result's number with the submitting account if known: `measured ·
+    alice`.
     """
     mark = result_source(entry.result, metric, cell)
     return f"{mark} · {entry.account}" if mark in ("measured", "aggregate") and entry.account else mark

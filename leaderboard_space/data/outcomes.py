@@ -42,7 +42,10 @@ class UnitIndex:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Runs x units per metric, on the same questions. `runs`: entry keys, in row order."""
+    """The scored units of runs on the same questions: per metric, an array of runs x units.
+
+    `runs` are the entry keys in row order.
+    """
 
     family: str
     questions: pd.DataFrame
@@ -78,7 +81,7 @@ class Outcomes:
         of_case = per_case[index.case].astype(np.int64)
         if not index.per_image:
             of_case = np.minimum(of_case, 1)
-        # Units of a question count as often as the question is selected, units of a case as above.
+        # A unit of one question counts once if the question is selected, a unit of a case as above.
         times = np.where(index.question >= 0, selected[index.question].astype(np.int64), of_case)
         return np.repeat(np.arange(times.size), times)
 
@@ -162,7 +165,7 @@ def _read_units(path: Path) -> tuple[pa.Table, dict[str, NumberArray]]:
         numbers = {name: table[name].to_numpy() for name in UNIT_NUMBER_COLUMNS}
         return table.drop_columns(list(UNIT_NUMBER_COLUMNS)), numbers
     except FileNotFoundError:
-        raise BadInput("what was derived from its answers is not in the store.") from None
+        raise BadInput("the scores derived from its answers are not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so
         raise BadInput(f"its units cannot be read ({type(error).__name__}).") from None
 
@@ -212,7 +215,7 @@ def _align_runs(
 
 
 def _stack_rows(rows: Sequence[NumberArray]) -> NumberArray:
-    """(R, U), or (1, U) if all rows are equal."""
+    """Stack rows into an array of shape (R, U), or (1, U) if all rows are equal."""
     # Shared columns are stored once: 60 runs of 26,000 questions fit in memory.
     if all(np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
         return rows[0][None, :]

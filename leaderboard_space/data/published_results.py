@@ -14,15 +14,15 @@ the counts that a paper does not print:
   the pairs that have the label on either image, counted once in the authors' dataset.json: 45
   Cerebral ... 7 Nuclear Medicine.
 - MediConfusion, confusion: `valid_pairs` below.
-- ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open
-  models' percentages are fractions.
-- GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see
-  the notes of the tables.
+- ProbMed: the printed row `num`; for position, `n_cases` is the smallest denominator that yields
+  the printed percentages of the open models.
+- GMAI-MMBench: the smallest denominator that yields the printed percentages of all models but two;
+  see the notes on the tables.
 - GMAI-MMBench, multiple choice: the paper counts "the frequency of choice appearances rather than
-  the actual number of cases" (appendix C.1), 15,691 in three tasks. `n` is that count; `n_cases`
-  the fewest questions it can be: a question offers each label of its task at most once, so 7,614 /
-  18 + 40 / 4 + 8,037 / 26 (Table 5), 743.
-- 0 where nothing is known: such a score has no interval.
+  the actual number of cases" (appendix C.1), 15,691 in three tasks. `n` is that count. `n_cases` is
+  the smallest possible number of questions: a question offers each label of its task at most once,
+  so at least 7,614 / 18 + 40 / 4 + 8,037 / 26 (Table 5), each rounded up: 743.
+- If nothing is known, both are 0, and the score has no interval.
 
 Imports no gradio and no torch.
 """
@@ -106,7 +106,7 @@ def printed_cells(table: str) -> Iterator[PrintedCell]:
 
 @cache
 def published_models() -> dict[str, Model]:
-    """The models of the papers by canonical name, with kind and size."""
+    """Return the models of the papers by canonical name, with kind and size."""
     kinds = Literal["open", "proprietary", "medical", "baseline"]
     return {
         row["name"]: Model(name=row["name"], kind=cast(kinds, row["kind"]), parameters=_parameters(row["parameters"]))
@@ -124,7 +124,7 @@ def _parameters(printed: str) -> int | None:
 
 @cache
 def read_table(name: str) -> tuple[CsvRow, ...]:
-    """The rows of a table of `published/`, by its name without `.csv`."""
+    """Read the rows of a table of `published/`, named without `.csv`."""
     head, *body = _csv_rows(name)
     return tuple(dict(zip(head, line, strict=True)) for line in body)
 
@@ -149,14 +149,14 @@ def selects_cell(selector: CsvRow, row: str, column: str) -> bool:
 
 
 def cell_model(cell: PrintedCell, paper: str) -> str:
-    """The canonical name of the model that a cell belongs to."""
+    """Return the canonical name of the model that a cell belongs to."""
     labels = (cell.row, *cell.row.split(" / "), cell.column)
     return next(_models_by_printed_label(paper)[label] for label in labels if label in _models_by_printed_label(paper))
 
 
 @cache
 def _models_by_printed_label(paper: str) -> dict[str, str]:
-    """Printed label -> canonical name, in one paper."""
+    """Return printed label -> canonical name, for one paper."""
     return {label: row["name"] for row in read_table("models") for label in row[paper].split("; ") if label}
 
 
@@ -164,7 +164,7 @@ ONLY_PRINTED: dict[str, MetricInfo] = {
     "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
     "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
     "refused_of_errors": MetricInfo(
-        "Refused, of the errors", "Errors on this step that say neither yes nor no, of all its errors.", False
+        "Refused, of the errors", "Share of the errors on this step that say neither yes nor no.", False
     ),
 }
 """Metrics that papers print and we do not compute, and `refused_of_errors`
@@ -254,7 +254,8 @@ def board_results() -> list[Result]:
     settings merged.
 
     Ablation tables (other prompts, many aggregated answers) are left out: a best of 100 picked by
-    an oracle must not be ranked among models, nor one model fill the ranking with eleven prompts.
+    an oracle must not be ranked among models, and one model must not occupy eleven ranks, one for
+    each prompt.
 
     Returns:
         One Result per model, benchmark, split, method, prompt and variant. If two tables print
@@ -334,7 +335,7 @@ def _board_result(result: Result) -> Result:
 
 
 def result_key(result: Result) -> ResultKey:
-    """The `TableResult.key` of a result of the board."""
+    """Return the `TableResult.key` of a result of the board."""
     method, benchmark = result.method, result.benchmark
     variant = str(method.generation.get("variant", ""))
     return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
@@ -361,7 +362,7 @@ def printed_table(result: Result, metric: str, facet: str = "", value: str = "")
 
 @cache
 def _tables_of_numbers() -> dict[tuple[ResultKey, NumberPlace], str]:
-    """(result key, place) -> the first table that prints the number."""
+    """Return (result key, place) -> the first table that prints the number."""
     first_tables: dict[tuple[ResultKey, NumberPlace], str] = {}
     for group in table_results():
         result = _board_result(_merge_tables([group]))
@@ -415,8 +416,9 @@ def cell_score(cell: PrintedCell, group: TableResult) -> Score:
 
 
 def _cell_counts(cell: PrintedCell, group: TableResult) -> tuple[int, int]:
-    """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two
-    valid answers.
+    """Return `n` and `n_cases` of a cell.
+
+    `pairs` in `cells.csv` stands for the number of MediConfusion's pairs with two valid answers.
     """
     if cell.about["n"] != "pairs":
         return int(cell.about["n"]), int(cell.about["n_cases"])
@@ -467,8 +469,8 @@ def add_run_verdicts(results: Sequence[Result]) -> list[Result]:
     (`with_run_verdict`).
 
     Returns:
-        The results. Each number is tested against the run's first number on the same questions,
-        place and metric.
+        The results. Each number is tested against the first number that a random run has for the
+        same question set, facet value and metric.
     """
     runs: dict[tuple[str, ...], Score] = {}
     for result in filter(is_random_run, results):

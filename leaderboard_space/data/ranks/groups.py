@@ -1,7 +1,7 @@
 """Assign results to the groups that are ranked together, and choose the result that represents each
 model.
 
-See also: scores and ranks (`standings.py`), what a store says of a result
+See also: scores and ranks (`standings.py`), what a store records about a result
 (`eval_harness.store.acceptance`).
 """
 
@@ -95,7 +95,7 @@ def display_names(entries: Sequence[Entry]) -> dict[str, str]:
     """Name results, with the account of submitted ones if several accounts or papers are listed
     together.
 
-    So a name that imitates another's shows whose it is.
+    The account exposes a model name that imitates somebody else's.
 
     Returns:
         Entry key -> name.

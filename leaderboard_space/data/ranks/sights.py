@@ -76,7 +76,7 @@ def _identity(folder: Path) -> tuple[str | None, ...] | None:
 
 
 def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
-    """Metric -> image effect of a result; empty if arms are missing or cannot be read."""
+    """Return metric -> image effect of a result; empty if arms are missing or cannot be read."""
     arms = {"real": entry, **image_arms(section, entry)}
     compared_images = {
         name: ("real", *info.compared) for name, info in eval_spec(section.family).metrics.items() if info.compared
@@ -97,7 +97,7 @@ def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
     for metric, images in compared_images.items():
         scores = [arms[image].result.scores.get(metric) for image in images]
         if all(arm is not None and arm.value is not None and not arm.nonresponse for arm in scores):
-            with suppress(BadInput):  # an arm that did not answer the same questions
+            with suppress(BadInput):  # raised for an arm that did not answer the same questions
                 sights[metric] = compute_sight_of_outcomes(
                     pack_outcomes({image: tables[image] for image in images}, metric), with_share=False
                 )

@@ -100,7 +100,7 @@ class Standings:
     for multiplicity."""
 
     def corrected(self, keys: Sequence[str]) -> tuple[Floats, int] | None:
-        """Return the p-values of some results as corrected in their ranking.
+        """Return the p-values between some results, corrected for all comparisons of their ranking.
 
         Args:
             keys: Entry keys of K results.
@@ -148,7 +148,7 @@ METHOD_TITLES = {
 
 
 def method_name(name: str) -> str:
-    """Display name of a method."""
+    """Return the display name of a method."""
     return METHOD_TITLES.get(name, name)
 
 
@@ -171,7 +171,7 @@ def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
 
     Args:
         section: The question set.
-        outcomes: Its aligned answers, if any.
+        outcomes: The set's aligned answers, if any.
 
     Returns:
         The headline metric first, then the benchmark's aspects, then the others in the order of
@@ -186,10 +186,11 @@ def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
     return metrics + sorted(available - set(metrics)) or [headline]
 
 
-@cached(COMPUTING)  # of hundreds of results, with every request
+@cached(COMPUTING)  # walks through hundreds of results, and every request needs it
 def _result_metrics(section: Section) -> set[str]:
-    """Metrics of overall scores; also of cells, if results are published or none has an overall
-    score.
+    """Collect the metrics of overall scores.
+
+    Those of breakdown cells are added for published results, or if no result has an overall score.
     """
     overall = {name for entry in section.entries for name in entry.result.scores}
     parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not overall]
@@ -217,8 +218,8 @@ def compute_standings(
 
     Args:
         section: The question set.
-        outcomes: Its aligned answers, if any.
-        tree: Its labels.
+        outcomes: The set's aligned answers, if any.
+        tree: The tree of the set's labels.
         metric: The metric to rank by.
         branches: The selection; all questions if empty.
         result_filter: ALL_RESULTS, ONE_PER_MODEL (`one_per_model`), or the name of a method.
@@ -262,13 +263,16 @@ def compute_standings(
             )
         )
     rows = one_per_model(rows) if result_filter == ONE_PER_MODEL else rows
-    # After choosing one row per model: a silent run must not hide a model's scored one.
+    # Mark silent runs only now: in a group of their own they would have got a second row for their
+    # model.
     rows = [replace(row, group="no score") if _is_silent(row) else row for row in rows]
     ordered: list[Row] = []
     pairs: list[tuple[dict[str, int], Floats]] = []
     for group in GROUP_HEADINGS:
         part = [row for row in rows if row.group == group]
-        if group in RANKED_GROUPS and info.higher_is_better is not None:  # no end is the better one: no ranks
+        if (
+            group in RANKED_GROUPS and info.higher_is_better is not None
+        ):  # without a better direction there are no ranks
             part, position, corrected = _rank_rows(part, units, outcomes, higher, info.unit == "count")
             pairs.append((position, corrected))
         ordered += sorted(part, key=lambda row: _sort_key(row, higher))
@@ -291,7 +295,7 @@ def _printed_extras(scores: Scores) -> RowExtras:
 
 
 def _extras_by_entry(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, RowExtras]:
-    """Entry key -> `RowExtras` on a selection, from the answers."""
+    """Compute entry key -> `RowExtras` on a selection, from the answers."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
     abstained, answered = (
@@ -354,8 +358,8 @@ def prepare_result(result: Result) -> Result:
     """Return a result as the board shows it.
 
     Error shares get their own metric name (`rename_error_shares`), and a percentage without an
-    interval gets one from its number of cases (nothing is known of shared images). Counts have
-    none.
+    interval gets one from its number of cases, since nothing is known about shared images. Counts
+    get none.
     """
 
     def with_intervals(scores: Scores) -> Scores:
@@ -392,7 +396,7 @@ def _rank_rows(
         The rows with ranks, entry key -> position, and the corrected (M, M) p-values
         (`Standings.pairs`).
     """
-    # Too few independent cases: no rank, and no share in the correction.
+    # Results with too few independent cases get no rank and do not count in the correction.
     models = [row for row in rows if not row.is_baseline and row.score.value is not None and not row.score.is_small]
     recomputed: list[int] = []
     if units is not None and outcomes is not None and not units.is_count:
