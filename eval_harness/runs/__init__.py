@@ -1,3 +1,1 @@
-"""Runs: select questions, build requests, ask them, keep the answers in a folder, read and score
-them.
-"""
+"""Run a model: build requests, send them, store the answers in a folder, read and score them."""

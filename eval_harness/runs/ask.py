@@ -1,12 +1,12 @@
-"""Send the unanswered questions of a run to the model and journal every response.
+"""Send the unanswered questions of a run to the model and write every response to the journal.
 
-Each response is in the journal before the next one is awaited, so a killed run loses nothing.
+Each response is written before the next one is awaited, so a killed run loses nothing.
 
-One bad question (an image of 1 x 400 pixels, a prompt over the context length) must not end a run
+One bad question (an image of 1 x 400 pixels, a prompt longer than the context) must not end a run
 of thousands: a batch that raises is split in half, and a question that fails alone is recorded as
 `failed`. A model that has stopped working does end the run: after several consecutive failures, a
 previously answered question is sent again, and if that fails too, the run stops. It also stops if
-no question of a batch was answered and none before it.
+a batch has failures and no question has been answered so far.
 
 See also: what is asked (`plan.py`), the back ends (`models/`).
 """
@@ -33,13 +33,13 @@ from eval_harness.runs.requests import MAX_REQUESTS_PER_BATCH, Instance
 from eval_harness.runs.run_folder import AnswerId, AnswerJournal
 
 PROGRESS_INTERVAL_S = 30.0
-"""Without a terminal (Slurm, CI), a progress line is printed at this interval and at each 5 %."""
+"""Without a terminal (Slurm, CI), a progress line is printed this often, and at every 5 %."""
 
 MAX_CONSECUTIVE_FAILURES = 10
-"""After this many failures in a row, the model is tested with a question that it has answered."""
+"""After this many consecutive failures, a question that the model has answered is sent again."""
 
 MIN_ANSWERS_FOR_ESTIMATE = 20
-"""Answers after which their mean length is used to estimate the size of the whole run."""
+"""With at least this many answers, their mean length gives an estimate for the whole run."""
 TOO_LONG_WARNING = (
     "The answers average {:,} characters: together they will exceed the {:,} MB that a results "
     "store accepts for this run. "
@@ -59,17 +59,18 @@ def ask(
 
     Args:
         plan: the run.
-        journal: where responses are appended.
+        journal: the journal to which responses are appended.
         instances: (row, sample) pairs of this process.
-        send: from requests to responses (`reply_cache.make_sender`).
+        send: function from requests to responses (`reply_cache.make_sender`).
         on_answer: called with each response once it is in the journal.
 
     Returns:
         The number of instances that were sent.
 
     Raises:
-        BadInput: the back end answers something it was not asked, or has stopped answering. The
-            traceback of its last exception is then in `error.txt` beside the journal.
+        BadInput: the back end answered something that it was not asked, or has stopped answering.
+            In the latter case the traceback of its last exception is in `error.txt` next to the
+            journal.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
@@ -102,8 +103,8 @@ def ask(
             # Extrapolate to the whole run, and warn once.
             if characters * len(plan.instances) > byte_limit * number and number >= MIN_ANSWERS_FOR_ESTIMATE:
                 tqdm.write(TOO_LONG_WARNING.format(characters // number, byte_limit >> 20), file=sys.stderr)
-                byte_limit = sys.maxsize  # warn only once
-            # Force to disk now and then: a power failure loses at most one batch.
+                byte_limit = sys.maxsize
+            # Sync regularly, so that a power failure loses at most one batch.
             if number % MAX_REQUESTS_PER_BATCH == 0:
                 journal.sync()
         journal.sync()
@@ -111,7 +112,7 @@ def ask(
 
 
 def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], send: SendRequests) -> Iterator[Response]:
-    """One response per instance, in any order."""
+    """Yield one response per instance, in any order."""
 
     def answered_before() -> Request | None:
         answered_instances = (instance for instance in plan.instances if journal.is_answered(plan.key(instance)))
@@ -120,7 +121,8 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
     checked = _checked(plan, send)
     if plan.backend.takes_stream:
         if hasattr(plan.backend, "answered_request") and hasattr(plan.backend, "probe_images"):
-            plan.backend.answered_request = answered_before()  # asked again before giving up on a server
+            # Sent again before the server is given up.
+            plan.backend.answered_request = answered_before()
             begins = plan.backend.answered_request is None and instances[:1] == plan.instances[:1]
             plan.backend.probe_images = begins and plan.shows_images and not plan.config.settings.no_look
         yield from checked(request for batch in plan.requests(instances, at_once=1) for request in batch)
@@ -165,9 +167,7 @@ def _checked(plan: Plan, send: SendRequests) -> SendRequests:
 
 
 def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
-    """Return the one-line error for a model that has stopped answering; write the traceback to
-    `path`.
-    """
+    """Return the error for a model that has stopped answering; its traceback goes to `path`."""
     error = failed.__cause__
     assert error is not None
     if isinstance(error, BadInput):
@@ -193,14 +193,14 @@ class ModelFailed(Exception):
 
 
 class Sender:
-    """Sends batches to a back end and produces exactly one response per request."""
+    """Send batches to a back end and produce exactly one response per request."""
 
     def __init__(self, send: SendRequests, answered_before: Callable[[], Request | None]) -> None:
         """Initialize.
 
         Args:
-            send: yields at most one response per request of a list, and none for other requests.
-            answered_before: returns a request that an earlier process got an answer to, or None.
+            send: yields at most one response for each request in a list, and no others.
+            answered_before: returns a request that was answered earlier in the run, or None.
         """
         self._send = send
         self._answered_before = answered_before
@@ -211,8 +211,8 @@ class Sender:
     def responses(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield one response per request, in any order.
 
-        Raises ModelFailed if the model has stopped answering, and BadInput if the back end raises
-        it.
+        Raises ModelFailed if the model has stopped answering. A BadInput of the back end is passed
+        on.
         """
         batches = [list(requests)]
         while batches:
@@ -225,9 +225,9 @@ class Sender:
                     yield response
             except BadInput:  # every other question would fail in the same way
                 raise
-            except (Exception, SystemExit) as raised:  # a model's own code may raise anything
+            except (Exception, SystemExit) as raised:  # the code of a model may raise anything
                 error = raised
-            # Split what the batch left unanswered; a question that fails alone is a failure.
+            # Split the unanswered rest of the batch; only a question that fails alone has failed.
             unanswered = list(pending.values())
             half = len(unanswered) // 2
             if len(batch) > 1:
@@ -253,9 +253,7 @@ class Sender:
 
     @property
     def _known(self) -> Request | None:
-        """A request that the model has answered, now or in an earlier process; None if there is
-        none.
-        """
+        """A request that the model has already answered; None if there is none."""
         return self._answered or self._answered_before()
 
     def _works(self) -> bool:
@@ -268,7 +266,7 @@ class Sender:
 
 
 def _reason(request: Request, error: Exception | SystemExit) -> str:
-    """Why a question failed: an undecodable image, else the exception."""
+    """Return why a question failed: an image that cannot be decoded, or else the exception."""
     try:
         for image in request.images:
             make_picture(image)

@@ -21,9 +21,9 @@ from eval_harness.records.result import ARMS, Images
 from eval_harness.records.run_checks import METHOD_NAMES
 
 IMAGE_MODES = ("real", *ARMS)
-"""What may be shown with a question: its own images, or those of an arm."""
+"""Values of `--image`: a question's own images, or those of an arm."""
 SCORING_METHODS = ("gd", "ps", "ps_official")
-"""Methods that compare the likelihoods of the options instead of reading a text."""
+"""Methods that compare the likelihoods of the options instead of reading generated text."""
 
 MIN_VALUES = {
     "shots": 0,
@@ -47,8 +47,9 @@ RESERVED_GENERATION_KEYS = {
     "logprobs",
     "top_logprobs",
 }
-"""Parameters that `--generation` may not set: they have options of their own, or would change what
-an answer is.
+"""Parameters that `--generation` may not set.
+
+They have options of their own, or would change the form of a response.
 """
 
 
@@ -60,7 +61,7 @@ class EvalConfig:
     model: str
     data: str | None = None
     revision: str | None = None
-    """Tag, branch or commit of `data` on the Hub; None: main."""
+    """Tag, branch or commit of `data` on the Hub; None for main."""
     split: str | None = None
     branches: Sequence[str] = ()
     facets: Sequence[str] = ()
@@ -72,13 +73,11 @@ class EvalConfig:
     image: Images = "real"
     """The images shown with each question (`runs/images.py`)."""
     form: str | None = None
-    """Name of the conversation form (`conversation.FORMS`); None: the default, or that of the
-    resumed run.
-    """
+    """Name of the conversation form (`conversation.FORMS`); None for the default."""
     system: str | None = None
     """System message instead of the form's; "" sends none."""
     max_tokens: int | None = None
-    """Output-token limit per answer, reasoning included; None: the benchmark's."""
+    """Output-token limit per answer, including reasoning; None for the benchmark's limit."""
     cache: Path | None = None
     """Folder in which servers' replies are kept across runs."""
     extraction: str = "ours"
@@ -112,9 +111,10 @@ class EvalConfig:
         temperature = self.settings.generation.get("temperature", 0)
         if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
             raise BadInput(f"--generation: temperature {temperature!r}: must be a number from 0.")
+        # Not isinstance(): True and False are integers, too.
         if type(seed := self.settings.generation.get("seed", 0)) is not int:
             raise BadInput(f"--generation: seed {seed!r}: must be an integer.")
-        # Likelihoods are deterministic: further samples would be copies of the first.
+        # Likelihoods are deterministic, so further samples would be copies of the first.
         if self.scores_options and (self.samples or 1) > 1:
             raise BadInput(
                 f"--samples {self.samples}: --method {self.method} is deterministic, so it takes one sample."
@@ -140,7 +140,7 @@ def option_types() -> dict[str, Any]:
     """Return the run options of `medprobe eval`: name -> type, as given on the command line."""
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
     for name in ("settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS):
-        # These are set by options of other names.
+        # These fields are set by options of other names, or by none.
         del types[name]
     types |= dict.fromkeys(OPTION_PARSERS, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
     return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}
@@ -148,16 +148,16 @@ def option_types() -> dict[str, Any]:
 
 @lru_cache
 def _options_model() -> type[BaseModel]:
-    """Return a pydantic model of the options, all optional."""
+    """Return a pydantic model in which every option is optional."""
     options: dict[str, Any] = {name: (kind, None) for name, kind in option_types().items()}
     return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)
 
 
 def validate_options(raw_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options in the forms of Python or YAML to those of the command line.
+    """Convert options given in Python or YAML to the form that they have on the command line.
 
-    A `-` in a name becomes `_`; a mapping becomes JSON; a pair of prices "IN,OUT"; a path a string;
-    a single label a list of one; a Boolean `thinking` "on" or "off".
+    Names: `-` becomes `_`. Values: a mapping becomes JSON, a pair of prices "IN,OUT", a path a
+    string, a single branch or facet a list of one, and a Boolean `thinking` "on" or "off".
 
     Raises:
         BadInput: an unknown name, or a value of the wrong type.
@@ -192,11 +192,11 @@ def _as_text(name: str, value: Any) -> Any:
 
 
 def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
-    """Build the configuration from options in the forms of the command line.
+    """Build the configuration from options in the form that they have on the command line.
 
     Args:
-        options: name -> value; an absent option has its default.
-        argv: the arguments, recorded as the run's command.
+        options: name -> value; an absent option takes its default.
+        argv: the command-line arguments, which are recorded as the run's command.
 
     Raises:
         BadInput: a value that cannot be used.
@@ -210,7 +210,7 @@ def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
         **parse_model_args(options.get("model_args")),
     }
 
-    # Both dataclasses take the options that they have a field for.
+    # Each of the two dataclasses takes the options for which it has a field.
     def fields_of(kind: type) -> dict[str, Any]:
         return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
@@ -218,9 +218,7 @@ def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
 
 
 class ModelArgs(BaseModel):
-    """The model arguments that have a name (`interface.MODEL_ARGS`); any other is for vLLM's
-    engine.
-    """
+    """The named model arguments (`interface.MODEL_ARGS`); all others are for vLLM's engine."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
@@ -246,7 +244,7 @@ def parse_model_args(text: str | None) -> dict[str, Any]:
 
 
 def answer_changing_model_args(text: str) -> dict[str, Any]:
-    """Return the model arguments that change answers; the others only say how a model is run."""
+    """Return the model arguments that change answers, not those that only affect speed."""
     return {name: value for name, value in parse_model_args(text).items() if name == "dtype" or name in BACKEND_OPTIONS}
 
 
@@ -283,4 +281,4 @@ OPTION_PARSERS: dict[str, Callable[[Any], Any]] = {
     "chat_template": _chat_template,
     "chat_template_kwargs": partial(_json_object, "--chat-template-kwargs"),
 }
-"""Options whose text is parsed -> parser."""
+"""Option -> function that parses its text."""

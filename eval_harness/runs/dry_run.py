@@ -1,9 +1,8 @@
-"""Estimate what a run would send and show its first request (`--dry-run`); check that it may be
-sent.
+"""Estimate what a run would send (`--dry-run`), and check that it may be sent.
 
-Sends nothing, and writes nothing but the first image. Custom sets hold a hospital's own images: the
-user has to agree before any of them is sent to another machine (`models/http/chat_client.py`
-decides which addresses are local).
+A dry run shows the first request. It sends nothing, and writes nothing but the first image. Custom
+sets contain a hospital's own images: the user must agree before any of them is sent to another
+machine (`models/http/chat_client.py` decides which addresses are local).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from eval_harness.runs.plan import Plan, comparison_arms, make_plan
 from eval_harness.runs.requests import Instance
 
 CHARACTERS_PER_TOKEN = 4
-"""English text, approximately, with every common tokenizer."""
+"""Approximate, for English text with any common tokenizer."""
 PIXELS_PER_TOKEN = 750
 """Approximate; servers report between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
 REASONING_NOTE = (
@@ -45,9 +44,14 @@ JUDGE_NOTE = "not counted: requests to the judge, one per answer that the rules 
 class RunSize:
     """The size and cost of a run.
 
-    `requests` counts one per option where `ps` scores options on a server; `images` are distinct;
-    `characters` are those of all prompts; `tokens_in` is approximate, `tokens_out` a maximum; the
-    costs are 0 without a price.
+    Attributes:
+        requests: Number of requests; one per option if `ps` scores options on a server.
+        images: Number of distinct images.
+        characters: Characters of all prompts.
+        tokens_in: Approximate number of input tokens.
+        tokens_out: Maximum number of output tokens.
+        cost_in: Cost of the input, in the currency of the price; 0 without a price.
+        cost_out: Maximum cost of the output, likewise.
     """
 
     requests: int = 0
@@ -76,16 +80,18 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
 
     Args:
         plan: the run.
-        instances: (row, sample) pairs to count; None: all.
-        images: number of first instances whose images are measured, in pixels.
+        instances: (row, sample) pairs to count; None counts all.
+        images: how many of the first instances have their images measured; the mean number of
+            pixels is taken for all.
     """
     from PIL import Image
 
     backend, instances = plan.backend, plan.instances if instances is None else instances
     requests = characters = max_output_tokens = 0
-    # Prompts are counted exactly; building them needs no images.
+    # Prompts are counted exactly, as they can be built without images.
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
+        # A server scores one candidate per request.
         calls = len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
         requests += calls
         characters += calls * sum(map(len, texts))
@@ -94,6 +100,7 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
     for request in chain.from_iterable(plan.requests(instances[:images])) if plan.shows_images else ():
         pixels.append(0)
         for image_bytes in request.all_images:
+            # Only the header is read; an image that cannot be opened counts no pixels.
             with contextlib.suppress(OSError), Image.open(io.BytesIO(image_bytes)) as image:
                 scale = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
                 pixels[-1] += int(image.width * scale) * int(image.height * scale)
@@ -107,7 +114,7 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
 
 
 def may_reason(plan: Plan) -> bool:
-    """Whether the model gets a larger output limit if it turns out to reason."""
+    """Whether the output limit will be raised if the model turns out to reason."""
     return plan.backend.is_api and plan.config.max_tokens is None and not plan.config.scores_options
 
 
@@ -115,11 +122,11 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     """Describe a run: settings, prompt, image (saved in the temporary folder), size.
 
     Args:
-        config: the run.
+        config: the run's options.
         arms: also show the first image of every arm.
 
     Raises:
-        BadInput: as `run_evaluation`.
+        BadInput: see `run_evaluation`.
     """
     load = caching_loader()
     plan = make_plan(config, load)
@@ -155,7 +162,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
 
 
 def _images(request: Request) -> str:
-    """Paths of the saved images, with the ids of those of another case."""
+    """Save the images and return their paths, with their ids if they belong to another case."""
     ids = f" ({', '.join(request.shown)})" if request.shown else ""
     return ("; ".join(map(_saved, request.images)) or "none is sent") + ids
 
@@ -173,7 +180,7 @@ def round_to_two_digits(number: float) -> str:
 
 
 def _saved(data: bytes) -> str:
-    """Save an image; return its path, format and size."""
+    """Save an image in the temporary folder, and return its path, format and size."""
     from PIL import Image
 
     try:
@@ -189,15 +196,17 @@ def _saved(data: bytes) -> str:
 
 
 def check_sending_allowed(plan: Plan) -> None:
-    """Refuse to send a custom set to another machine without `--send-to-provider`; else report what
-    is sent.
+    """Refuse to send a custom set to another machine without `--send-to-provider`.
+
+    With the option, report what is sent.
 
     Raises:
-        BadInput: before anything is sent.
+        BadInput: the run would send a custom set and the user did not allow it.
     """
     repository, config = plan.selection.repository, plan.config
+    # Other sets are published by their authors, or contain generated images.
     if repository.origin != "custom" or repository.name == repository.family:
-        return  # published by its authors, or drawn by us
+        return
 
     def questions() -> str:
         size = estimate_size(plan, images=0)

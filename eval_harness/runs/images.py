@@ -1,7 +1,7 @@
-"""Choose the images shown with a question: its own (`real`), none (`withheld`), grey ones
-(`blank`), or those of another case (`swapped`).
+"""Choose the images shown with a question.
 
-See also: how much of a score then depends on the images (`scores/sight.py`).
+They are its own (`real`), none (`withheld`), grey ones (`blank`), or those of another case
+(`swapped`). See also: measuring how much of a score depends on the images (`scores/sight.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ IMAGE_KIND_COLUMNS = ("image_type", "modality")
 """Columns that name the kind of image of a case; the first one that a benchmark has is used."""
 
 
-@lru_cache(maxsize=8)  # questions about one image are adjacent
+# A small cache suffices, as questions about one image are adjacent.
+@lru_cache(maxsize=8)
 def blank_image(image: bytes) -> bytes:
     """Return a PNG of the same size filled with the image's mean grey level.
 
@@ -42,18 +43,20 @@ def blank_image(image: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Partners:
-    """The case whose images each case is shown, for a split.
+    """The partner of each case of a split: the case whose images it shows.
 
-    `partner_by_case`: case -> partner; `images`: case -> its image ids, in the order of its
-    questions.
+    Attributes:
+        partner_by_case: Case -> its partner.
+        images: Case -> its image ids, in the order of its questions.
     """
 
     partner_by_case: Mapping[str, str]
     images: Mapping[str, tuple[str, ...]]
 
     def partner_image(self, case: str, image: str) -> str:
-        """Return the partner's image in the place of this one; a partner with fewer images repeats
-        them.
+        """Return the partner's image that replaces `image`.
+
+        If the partner has fewer images, they are repeated.
         """
         partner_images = self.images[self.partner_by_case[case]]
         return partner_images[self.images[case].index(image) % len(partner_images)]
@@ -70,29 +73,32 @@ class Partners:
 
 
 def assign_partners(questions: pd.DataFrame) -> Partners:
-    """Assign to every case of a split another case with a different key, whose images it is shown.
+    """Assign to every case of a split a partner with a different key, whose images it shows.
 
-    A derangement: no partner shares an image or patient, and partners are of the same kind
-    (`IMAGE_KIND_COLUMNS`) where the benchmark labels it. It depends only on the split, so it is the
-    same for every model, run and selection.
+    A case and its partner share no image or patient, and are of the same kind
+    (`IMAGE_KIND_COLUMNS`) if the benchmark labels kinds. Partners depend only on the split, so they
+    are the same for every model, run and selection.
 
-    The cases of a kind form a ring, those with the same key adjacent, in an order drawn from their
-    ids. Each case takes the one that follows at a distance of the most frequent key's number of
-    cases, so that the images of every case are used once. Where one key has more than half of the
-    cases, those of the others are used several times; where it has all of them, the partner is of
-    another kind.
+    The cases of a kind form a ring in which those with the same key are adjacent, otherwise in an
+    order drawn from their ids. If the most frequent key has m cases, the partner is the case m
+    places ahead, so that the images of every case are used once. If m is more than half of the
+    cases, the images of cases with other keys are used several times. If all cases of a kind have
+    the same key, their partners are of another kind.
 
-    A key is the texts of the correct options in question order (for yes/no questions with the
-    question); a hidden key differs from every other.
+    The key of a case is the texts of the correct options in the order of its questions; for a
+    yes/no question it includes the question. A hidden key differs from every other.
 
     Args:
         questions: all questions of the split (config `questions`).
+
+    Returns:
+        The partners; a case without any possible partner is left out.
     """
     facts = _facts(questions)
     partner_by_case: dict[str, str | None] = {}
     for kind in dict.fromkeys(fact.kind for fact in facts.values()):
         partner_by_case |= _in_ring([case for case, fact in facts.items() if fact.kind == kind], facts)
-    # Cases without a partner of their own kind take one of any kind.
+    # Cases without a partner of their own kind get one of any kind.
     if None in partner_by_case.values():
         any_kind = _in_ring(list(facts), facts)
         partner_by_case = {case: partner or any_kind[case] for case, partner in partner_by_case.items()}
@@ -105,12 +111,12 @@ class _Fact:
     kind: str
     key: str
     shared: frozenset[str]
-    """Its image ids and patients."""
+    """Image ids and patients of the case, which its partner must not have."""
     images: tuple[str, ...]
 
 
 def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
-    """Return kind, key, images and patients of each case."""
+    """Return the kind, key, images and patients of each case."""
     label = next((name for name in IMAGE_KIND_COLUMNS if name in questions.columns), None)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in questions.to_dict("records"):
@@ -132,11 +138,11 @@ def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
 def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str | None]:
     """Return the partner of each case, None if there is none.
 
-    The cases are sorted by key and form a ring. A case's partner is the first one, from as many
-    places ahead as the most frequent key has cases, that has another key and shares no image or
-    patient.
+    The cases are sorted by key and form a ring. The search for a partner starts as many places
+    ahead as the most frequent key has cases, and takes the first case that has another key and
+    shares no image or patient.
     """
-    # Hashes of ids give an order that is arbitrary, but the same everywhere.
+    # Hashing the ids gives an arbitrary order that is the same on every machine.
     order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))
     cases_per_key = Counter(facts[case].key for case in order)
     max_cases_per_key = max(cases_per_key.values(), default=0)
@@ -146,7 +152,7 @@ def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str 
         fact = facts[case]
         candidates = len(order) - cases_per_key[fact.key]
         offset = position + max_cases_per_key - key_end[fact.key]
-        # Walk around the ring, past all cases with the same key.
+        # Walk around the ring, skipping all cases with the same key.
         ring = (order[(key_end[fact.key] + (offset + step) % candidates) % len(order)] for step in range(candidates))
         partner_by_case[case] = next(
             (candidate for candidate in ring if facts[candidate].shared.isdisjoint(fact.shared)), None

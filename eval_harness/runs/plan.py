@@ -1,6 +1,6 @@
-"""Plan a run: which questions are asked, how and of which model, and what `run.json` records.
+"""Plan a run: the questions, the model, how it is asked, and the record in `run.json`.
 
-Everything here is known before the first question is sent.
+Everything in a plan is known before the first question is sent.
 
 See also: the options (`config.py`), the questions (`records/selection.py`), single requests
 (`requests.py`), sizes and costs (`dry_run.py`).
@@ -52,8 +52,8 @@ from eval_harness.runs.requests import (
 class Plan:
     """A run before its first question.
 
-    `examples`: questions used as worked examples; `partners`: the case whose images each case
-    shows, in a run with swapped images.
+    `examples`: questions that serve as worked examples; `partners`: in a run with swapped images,
+    the case whose images each case shows.
     """
 
     config: EvalConfig
@@ -65,10 +65,11 @@ class Plan:
 
     @property
     def shows_images(self) -> bool:
-        """True if requests carry images: the back end needs them and they are not withheld."""
+        """True if requests contain images: the back end needs them and they are not withheld."""
         return self.backend.needs_images and self.run.request.image != "withheld"
 
-    @cached_property  # read once per answer
+    # Cached, as it is used once per answer.
+    @cached_property
     def instances(self) -> list[Instance]:
         """All (row, sample) pairs of the run."""
         return [(row, n) for row in range(len(self.selection.questions)) for n in range(self.run.request.samples)]
@@ -84,9 +85,12 @@ class Plan:
     def requests(
         self, instances: Sequence[Instance], with_images: bool | None = None, at_once: int = MAX_REQUESTS_PER_BATCH
     ) -> Iterator[list[Request]]:
-        """Yield the requests of these instances in batches, which bound the memory of their images.
+        """Yield the requests of these instances in batches, which limit the memory for images.
 
-        `with_images` None: as `shows_images`.
+        Args:
+            instances: (row, sample) pairs.
+            with_images: whether requests contain images; None for `shows_images`.
+            at_once: maximum batch size.
         """
         examples = with_example_images(self.selection, self.examples, self.shows_images)
         maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
@@ -95,7 +99,7 @@ class Plan:
 
 
 BackendLoader = Callable[[str, Settings], Backend]
-"""From a `--model` argument and settings to a back end."""
+"""Function from a `--model` argument and settings to a back end."""
 
 
 def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
@@ -103,7 +107,7 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
 
     Args:
         config: the run's options.
-        load: from a `--model` argument to a back end.
+        load: function from a `--model` argument and settings to a back end.
 
     Raises:
         BadInput: anything that the user can fix.
@@ -119,6 +123,7 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
             "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or omit --judge."
         )
     examples = example_rows(selection, config.shots) if config.shots else []
+    # Loading a model may take minutes, so the options are checked first.
     backend = load(config.model, config.model_settings)
     if not backend.sees_prompts and (config.form or config.system is not None):
         raise BadInput(f"--form, --system: --model {config.model} does not receive a conversation. Omit them.")
@@ -131,16 +136,17 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
         case_partners = assign_partners(selection.repository.questions(selection.split))
         case_partners.check(selection.questions["case_id"].tolist())
     samples = _samples(config, backend, selection)
-    limits_for(len(selection.questions), samples)  # raises if no store accepts so many answers
+    # Raises if no store would accept so many answers.
+    limits_for(len(selection.questions), samples)
     run = describe_run(config, selection, backend, samples, prompts)
     _check_storable(run)
     return Plan(config, selection, backend, examples, run, case_partners)
 
 
 def comparison_arms(plan: Plan) -> list[Images]:
-    """Return the arms that metrics of the benchmark are compared with, `withheld` last.
+    """Return the arms that the benchmark's metrics are compared with, `withheld` last.
 
-    Raises BadInput if there are none, or if the plan is an arm itself.
+    Raises BadInput if there are none, if the plan is an arm itself, or if its answers are recorded.
     """
     if plan.config.image != "real":
         raise BadInput(f"--arms: runs all arms, so it cannot be combined with --image {plan.config.image}.")
@@ -157,13 +163,13 @@ def comparison_arms(plan: Plan) -> list[Images]:
 
 
 def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
-    """Return the templates of the run, one per question type."""
+    """Return the run's prompt templates, one per question type."""
     kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
     return [get_prompt(selection.repository.family, config.prompt, kind, config.method) for kind in kinds]
 
 
 def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:
-    """Raise BadInput if questions show more images than the model takes."""
+    """Raise BadInput if some questions show several images and the model takes only one."""
     questions = selection.questions
     if "more_image_ids" not in questions.columns or not backend.needs_images:
         return
@@ -179,6 +185,7 @@ def _check_images(config: EvalConfig, backend: Backend, selection: Selection) ->
 def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
     from eval_harness.models.recorded import Recorded
 
+    # One sample per rotation of the longest list of options.
     if config.permute:
         return int(selection.questions["options"].map(len).max())
     if not isinstance(backend, Recorded):
@@ -190,36 +197,34 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
 
 
 def _check_storable(run: RunRecord) -> None:
-    """Raise BadInput now for what every results store would refuse later, by the store's own
-    check.
-    """
-    # Half of a store's limit: the environment grows if the run is resumed elsewhere.
+    """Raise BadInput if the store's own check of run.json would refuse this run."""
+    # Half of a store's limit, as the environment grows if the run is resumed elsewhere.
     problem = next(run_problems(run, MAX_FIELD_BYTES // 2), None)
     if problem:
         raise BadInput(f"--model {run.request.model}: no results store would accept this run: {problem.rstrip('.')}.")
 
 
 FREE_FORM_TOKENS = 512
-"""Output-token limit for free-form answers (`ff`) and for models that cannot be held to one token.
-"""
+"""Output-token limit for free-form answers (`ff`) and for models that cannot stop at one token."""
 
 SAMPLING_TEMPERATURE = 0.7
-"""Temperature of `--samples N` with N > 1 (MediConfusion's setting for GPT-4o); a single sample is
-greedy (temperature 0).
+"""Temperature for `--samples N` with N > 1; a single sample is greedy (temperature 0).
+
+It is MediConfusion's setting for GPT-4o.
 """
 
 
 def describe_run(
     config: EvalConfig, selection: Selection, backend: Backend, samples: int, prompts: Sequence[Prompt]
 ) -> RunRecord:
-    """Build the run's record. Its id is a digest of everything that determines the answers.
+    """Build the run's record; its id contains a digest of everything that determines the answers.
 
     Args:
         config: the run's options.
         selection: the questions.
         backend: the loaded model.
         samples: answers per question.
-        prompts: the templates, one per question type.
+        prompts: the prompt templates, one per question type.
     """
     benchmark = selection.benchmark()
     deviations = _deviations(config, backend, selection)
@@ -252,7 +257,7 @@ def describe_run(
     if backend.template_hash:
         hashes["template_hash"] = backend.template_hash
     if backend.sees_prompts:
-        # The conversation's hash lets others see whether two runs presented prompts alike.
+        # The hash of the form shows whether two runs presented their prompts in the same way.
         maker = RequestMaker(request, benchmark.family)
         systems = [maker.system(prompt, with_examples=config.shots > 0) for prompt in prompts]
         template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
@@ -296,8 +301,10 @@ def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> l
 
 
 def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: list[str]) -> int:
-    """Return the output-token limit: the option's, else the benchmark's plus room for requested
-    reasoning.
+    """Return the output-token limit, and add to `deviations` if it is not the benchmark's.
+
+    It is --max-tokens if given; otherwise the benchmark's limit, plus the tokens for reasoning if
+    --thinking asks for it.
     """
     protocol = eval_spec(family).max_tokens if config.method != "ff" else FREE_FORM_TOKENS
     thinking = config.settings.thinking
@@ -305,7 +312,7 @@ def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: l
         limit = config.max_tokens
     elif thinking not in (None, "off"):
         limit = protocol + (DEFAULT_REASONING_TOKENS if thinking == "on" else int(thinking))
-    # A benchmark that reads one token cannot limit a model that always writes more.
+    # The benchmark reads one token, but this model cannot be made to stop there.
     elif protocol == 1 and not backend.one_token:
         deviations.append("the model cannot be limited to one output token")
         return FREE_FORM_TOKENS
@@ -319,7 +326,7 @@ def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: l
 def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: bool) -> dict[str, Any]:
     """Return the generation settings that determine the answers.
 
-    Keys beyond the first four are present only if they were given.
+    Apart from the first four and the form, a setting is present only if it was given.
     """
     settings = config.settings
     extra = dict(settings.generation)
@@ -351,9 +358,10 @@ VERSIONED_LIBRARIES = ("datasets", "numpy", "pandas", "pillow")
 
 @cache
 def collect_environment() -> dict[str, Any]:
-    """Return `medprobe`, `git_commit`, `git_dirty` (None outside a checkout) and library versions.
+    """Return the versions of medprobe and its libraries, and the git commit of this code.
 
-    Cached: this process keeps running the code it has loaded, even if the checkout changes.
+    `git_commit` and `git_dirty` are None outside a checkout. The result is cached, since this
+    process keeps running the code it has loaded even if the checkout changes.
     """
     commit, dash, _ = _described().partition("-")
     return {
@@ -372,13 +380,12 @@ def _version(name: str) -> str | None:
 
 
 def _described() -> str:
-    """Return the commit of this code, with `-dirty` if tracked files changed; "" outside a git
-    checkout.
+    """Return the commit of this code, with `-dirty` if tracked files changed; "" if it is unknown.
 
-    `--no-optional-locks`: a run killed at that moment would leave the repository locked.
+    `--no-optional-locks` keeps a run that is killed meanwhile from leaving the repository locked.
     """
     here = Path(__file__).resolve().parents[2]
-    # An installed package is not a checkout.
+    # An installed package has no repository, but may be inside that of another project.
     if not (here / ".git").exists():
         return ""
     command = [

@@ -2,9 +2,9 @@
 
 A request that is sent again in the same way to the same model is answered from the cache. The key
 covers everything that is sent (prompt, images, examples, system message, option order, limits,
-options of the run), the server's address and the model's name there; a server reveals nothing more
-about its model. Sampled answers are not kept, except the judge's. One file per reply, replaced
-atomically, so any number of processes may share a cache.
+options of the run), the server's address and the name of the model there; no more is known about a
+model behind a server. Sampled answers are not kept, except the judge's. Each reply has a file,
+which is replaced atomically, so any number of processes may share a cache.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from eval_harness.runs.plan import Plan
 from eval_harness.runs.run_folder import AnswerId
 
 SendRequests = Callable[[Any], Iterable[Response]]
-"""From requests to responses, at most one each."""
+"""Function from requests to responses, with at most one response per request."""
 
 
 def make_sender(plan: Plan) -> SendRequests:
-    """Return the function that sends a run's requests: the back end, behind the cache if there is
-    one.
+    """Return the function that sends a run's requests, through the cache if there is one.
 
     Raises BadInput if a cache is given but the model is not behind a server, or if the cache's
     folder cannot be created.
@@ -55,9 +54,13 @@ def make_sender(plan: Plan) -> SendRequests:
 
 @dataclass(frozen=True)
 class ReplyCache:
-    """The replies of one model under the same settings (`identity`).
+    """The stored replies of one model with the same settings.
 
-    `deviations`: the model's, stored with its replies. `keeps_draws`: also keep sampled answers.
+    Attributes:
+        folder: Folder of the files.
+        identity: What tells this model and these settings from others; part of every key.
+        deviations: The model's deviations, which are stored with its replies.
+        keeps_draws: Whether sampled answers are kept as well.
     """
 
     folder: Path
@@ -79,12 +82,12 @@ class ReplyCache:
                     if reply:
                         hits.append(reply)
                         continue
+                    # Remembered until the response arrives, which need not be in this order.
                     if key:
                         keys[request.question_id, request.sample] = key
                     yield request
 
-            # Hits are found while the back end pulls requests, so they are yielded between its
-            # responses.
+            # Hits are found while the back end pulls requests, so yield them between its responses.
             for response in send(cache_misses()):
                 while hits:
                     yield hits.popleft()
@@ -97,13 +100,11 @@ class ReplyCache:
         return cached
 
     def key(self, request: Request) -> str | None:
-        """Return the key of a request; None if its answer is sampled and such answers are not
-        kept.
-        """
+        """Return the key of a request, or None if its answer is sampled and will not be kept."""
         is_sampled = request.temperature > 0
         if is_sampled and not self.keeps_draws:
             return None
-        # A deterministic reply does not depend on which question asked for it; a sampled one does.
+        # Questions that send the same content share a deterministic reply, but not a sampled one.
         payload = asdict(request if is_sampled else replace(request, question_id="", sample=0))
         del payload["answer"], payload["shown"]  # not part of what is sent
         return hashlib.sha256(json.dumps([self.identity, payload], sort_keys=True, default=_text).encode()).hexdigest()
@@ -122,6 +123,7 @@ class ReplyCache:
                 if (value := document["response"][name]) is not None
             }
             reply = Response(request.question_id, request.sample, **fields, from_cache=True)
+            # A run answered from the cache deviates as the run that asked the server did.
             self.deviations.extend(words for words in document["deviations"] if words not in self.deviations)
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -1,7 +1,7 @@
 """Build requests from questions: prompt, system message, examples, option order, candidates.
 
-See also: which questions (`records/selection.py`), sending them (`ask.py`), mapping a choice among
-rotated options back (`records/permutations.py`).
+See also: selecting the questions (`records/selection.py`), sending the requests (`ask.py`), mapping
+a choice among rotated options back (`records/permutations.py`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from eval_harness.runs.images import Partners, blank_image
 
 Row = dict[str, Any]
 Instance = tuple[int, int]
-"""One question asked once: (row of the question, sample number)."""
+"""A question in one of its samples: (row of the question, sample number)."""
 
 _SCORING: dict[str, Scoring] = {"gd": "next_token", "ps": "sequence", "ps_official": "sequence_official"}
 
 MAX_REQUESTS_PER_BATCH = 256
-"""Requests passed to a back end together; bounds the memory of their images."""
+"""Requests passed to a back end together; the number limits the memory for their images."""
 
 
 @dataclass(frozen=True)
 class RequestMaker:
-    """Builds the requests of a run, in the conversation form that the run's request names."""
+    """Build the requests of a run, in the conversation form that the run's request names."""
 
     request: RunRequest
     family: str
@@ -49,8 +49,8 @@ class RequestMaker:
         Args:
             row: the question (a row of config `questions`).
             sample: sample number, from 0.
-            images: encoded images to show; empty if withheld.
-            shown_ids: ids of `images` if they are another case's.
+            images: encoded images to show; empty if they are withheld.
+            shown_ids: ids of `images` if they belong to another case.
         """
         method, generation = self.request.method, self.request.generation
         question_type = row["question_type"]
@@ -69,6 +69,7 @@ class RequestMaker:
             options=tuple(options),
             question_type=question_type,
             answer=tuple((int(position) - rotated_by) % n_options for position in row["answer"]),
+            # `gd` compares the likelihoods of a single token.
             max_tokens=1 if method == "gd" else generation["max_tokens"],
             temperature=generation["temperature"],
             seed=generation["seed"],
@@ -82,13 +83,13 @@ class RequestMaker:
 
     @property
     def form(self) -> Form:
-        """The run's conversation form; the default for models that receive no conversation."""
+        """The run's conversation form; the default form if the model receives no conversation."""
         return get_form(self.request.generation.get("form"))
 
     def system(self, prompt: Prompt, with_examples: bool) -> str | None:
-        """Return the system message: the user's, else the authors' if the form includes it.
+        """Return the system message: the user's, or else the authors' if the form includes it.
 
-        The introduction of worked examples is sent in any case.
+        An introduction to worked examples is added to the user's message and replaces the authors'.
         """
         intro = prompt.intro if with_examples else None
         user_message: str | None = self.request.generation.get("system")
@@ -108,9 +109,10 @@ class RequestMaker:
 
 
 def _candidates(method: str, options: Sequence[str], shows_options: bool) -> tuple[str, ...]:
-    """Return the texts to score.
+    """Return the texts to score; none if the method generates text.
 
-    Letters (`gd`, options shown), capitalized options (`gd`, not shown), or options (`ps`).
+    For `gd` they are letters if the prompt shows the options, else the capitalized options; for
+    `ps` they are the options.
     """
     if method == "gd":
         return tuple(LETTERS[: len(options)]) if shows_options else tuple(_capital(option) for option in options)
@@ -118,6 +120,7 @@ def _candidates(method: str, options: Sequence[str], shows_options: bool) -> tup
 
 
 def _capital(text: str) -> str:
+    # Not str.capitalize(), which would lower the other letters ("MRI").
     text = text.strip()
     return text[:1].upper() + text[1:]
 
@@ -127,11 +130,11 @@ def _related(example: Row, row: Row) -> bool:
 
 
 def example_rows(selection: Selection, count: int) -> list[Row]:
-    """Choose the questions that are used as worked examples, the same for the whole run.
+    """Choose the questions that serve as worked examples, the same for the whole run.
 
-    They are in an order drawn from their ids, each of another case and image, and two more than
-    `count`, since a question skips those of its own case or image. Questions that are asked come
-    first, then the rest of the split, if `--limit` or `--branch` leaves too few.
+    Their order is drawn from their ids, and no two have a case or image in common. There are two
+    more than `count`, since a question skips examples of its own case or image. Questions that the
+    run asks come first, then the rest of the split in case `--limit` or `--branch` leaves too few.
 
     Raises:
         BadInput: the split has too few cases with a known answer.
@@ -145,7 +148,6 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
     for row in answered_rows:
         if not any(_related(row, chosen_row) for chosen_row in chosen):
             chosen.append(row)
-        # Two more than asked: a question skips examples of its own case or image.
         if len(chosen) == count + 2:
             break
     if len(chosen) < count + 1:
@@ -159,7 +161,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
 def with_example_images(
     selection: Selection, rows: Sequence[Row], needed: bool
 ) -> tuple[tuple[Row, tuple[bytes, ...]], ...]:
-    """Return each example with its images; without them if the model takes none."""
+    """Return each example with its images, or with none if they are not needed."""
     if not needed or not rows:
         return tuple((row, ()) for row in rows)
     case_ids = {row["case_id"] for row in rows}
@@ -185,9 +187,9 @@ def make_requests(
         selection: the questions.
         maker: builds single requests.
         instances: (row, sample) pairs.
-        with_images: False for models or runs without images.
-        at_once: maximum batch size; bounds the memory of the images.
-        partners: the case whose images each case shows instead of its own.
+        with_images: False if the model or the run takes no images.
+        at_once: maximum batch size, which limits the memory for images.
+        partners: the case whose images each case shows instead of its own; None for its own.
     """
     records = _records(selection.questions)
     batch: list[Request] = []
@@ -218,13 +220,14 @@ def _with_images(
     with_images: bool,
     partners: Partners | None,
 ) -> Iterator[tuple[Instance, Mapping[str, bytes]]]:
-    """Yield each instance with the images of its case, or of its partner; one case in memory at a
-    time.
+    """Yield each instance with the images of its case or of the case's partner.
+
+    Only one case is in memory at a time.
     """
     if not with_images:
         yield from ((instance, {}) for instance in instances)
         return
-    # Cases are read in storage order, so each image is decoded once.
+    # Cases are read in the order in which they are stored, each once.
     waiting: dict[str, list[Instance]] = {}
     for row, sample in instances:
         case_id = records[row]["case_id"]

@@ -1,8 +1,8 @@
-"""Read and write a run folder: `run.json` (what was asked of which model), `questions.parquet` (the
-questions asked, without images), the journal `answers.jsonl`, and the lock that keeps a second
-process out.
+"""Read and write a run folder.
 
-See also: asking the model (`ask.py`), reading and scoring answers (`run_scoring.py`).
+It contains `run.json` (what was asked of which model), `questions.parquet` (the questions asked,
+without images), the journal `answers.jsonl`, and a lock that keeps a second process out. See also:
+asking the model (`ask.py`), reading and scoring answers (`run_scoring.py`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ AnswerId = tuple[str, int]
 
 
 def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> None:
-    """Begin a run folder. `run.json` is written last, so a folder that has one is complete.
-
-    `questions` None keeps the existing ones.
-    """
+    """Write a run's record and questions; `questions` None keeps the existing ones."""
     if questions is not None:
         replace_file(folder / "questions.parquet", questions.to_parquet(index=False))
-    # Last: its presence marks the folder as complete.
+    # run.json is written last: a folder that has one also has the questions.
     replace_file(folder / "run.json", run.to_json().encode())
 
 
@@ -58,7 +55,7 @@ _EXPECTED = (
 
 
 def read_answer_journal(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a run's journal; an incomplete last line is dropped.
+    """Read the records of a run's journal; an incomplete last line is dropped.
 
     Raises BadInput if a line is not an answer.
     """
@@ -66,7 +63,7 @@ def read_answer_journal(path: Path) -> list[dict[str, Any]]:
 
 
 def response_to_record(response: Response) -> dict[str, Any]:
-    """Return the journal line of a response; empty fields are omitted."""
+    """Return the journal record of a response; empty fields are omitted."""
     record: dict[str, Any] = {
         "question_id": response.question_id,
         "sample": response.sample,
@@ -84,26 +81,32 @@ def response_to_record(response: Response) -> dict[str, Any]:
 
 
 def answer_id(record: dict[str, Any]) -> AnswerId:
-    """Return (question id, sample) of a journal line.
+    """Return (question id, sample) of a journal record.
 
-    Raises KeyError, TypeError or AttributeError if it is not one.
+    Raises KeyError, TypeError or ValueError if it is not the record of an answer.
     """
+    # Raises KeyError if one of them is missing.
     record["response"], record["status"]
     return str(record["question_id"]), int(record["sample"])
 
 
 def journal_lock_path(journal: Path) -> Path:
-    """Return the file whose lock the journal's writer holds."""
+    """Return the lock file that the writer of a journal holds."""
     return journal.with_name(f".{journal.name}.lock")
 
 
 class AnswerJournal:
-    """The append-only answers of a run, one JSON object per line, written under a lock."""
+    """The journal of a run's answers: append-only, one JSON object per line, under a lock."""
 
     def __init__(self, path: Path, other_records: Iterable[dict[str, Any]] = ()) -> None:
-        """Open for appending. `other_records`: records in other journals of the run.
+        """Open the journal for appending.
 
-        Raises BadInput if another process holds the journal, or it is damaged.
+        Args:
+            path: the file, which is created if needed.
+            other_records: records in other journals of the run, which count as answered.
+
+        Raises:
+            BadInput: another process holds the journal, or it is damaged.
         """
         self.path = path
         self._lock = FileLock(journal_lock_path(path))
@@ -122,13 +125,13 @@ class AnswerJournal:
         self.statuses: dict[AnswerId, str] = {answer_id(record): str(record["status"]) for record in records}
 
     def is_answered(self, key: AnswerId) -> bool:
-        """Whether the question is done; one without a delivered response is asked again."""
+        """Whether a response was delivered; otherwise the question is asked again."""
         return self.statuses.get(key, "missing") not in UNDELIVERED
 
     def append(self, response: Response) -> None:
-        """Write one response. A repeated delivery failure of the same kind adds nothing."""
+        """Write one response, unless it repeats a delivery failure that is already recorded."""
         key = (response.question_id, response.sample)
-        # A resumed run with a dead server must not grow the journal.
+        # Otherwise every attempt to resume with a dead server would make the journal longer.
         if response.status in UNDELIVERED and self.statuses.get(key) == response.status:
             return
         self._journal.append(response_to_record(response))
@@ -153,7 +156,7 @@ class AnswerJournal:
 def make_run_folder(folder: Path) -> None:
     """Create the folder if needed.
 
-    Raises BadInput if it is a file, cannot be written, or holds unrelated files.
+    Raises BadInput if it is a file, cannot be written, or contains unrelated files.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +165,8 @@ def make_run_folder(folder: Path) -> None:
         raise BadInput(f"--out {folder}: is a file. Give a folder.") from None
     except OSError as error:
         raise BadInput(f"--out {folder}: cannot be written ({error.strerror}). Give another folder.") from None
-    unexpected = sorted(file_names - {"questions.parquet"})  # all that a run killed at its start leaves
+    # A run that is killed at its start leaves only this file behind.
+    unexpected = sorted(file_names - {"questions.parquet"})
     if unexpected and "run.json" not in file_names:
         raise BadInput(
             f"--out {folder}: contains other files ({', '.join(unexpected[:3])}). Give an empty or new folder."
@@ -171,7 +175,7 @@ def make_run_folder(folder: Path) -> None:
 
 @contextmanager
 def report_disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full disk or missing permission into one line; complete journal lines are kept."""
+    """Turn a disk error (disk full, no permission) into a BadInput of one line."""
     try:
         yield
     except OSError as error:

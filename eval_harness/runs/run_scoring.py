@@ -1,9 +1,10 @@
-"""Score a run folder: its journal and judge replies become `answers.parquet`, `judge.parquet` and
-the files that `derive` makes of them.
+"""Score a run folder.
 
-Deterministic: scoring the same answers again gives the same files, and the judge is not asked
-twice, since its replies are kept in the run folder. See also: reading and scoring (`derive/`), what
-a judge is asked (`reader/judge.py`), about which answers (`derive/reading.py`).
+The journal becomes `answers.parquet`, the judge's replies become `judge.parquet`, and `derive`
+makes the other files from these two. Scoring the same answers again gives the same files, and the
+judge is not asked again, since its replies are kept in the run folder. See also: reading and
+scoring (`derive/`), what a judge is asked (`reader/judge.py`), which answers it reads
+(`derive/reading.py`).
 """
 
 from __future__ import annotations
@@ -46,9 +47,7 @@ JUDGE_REPLY_TOKENS = 1024
 
 @dataclass(frozen=True)
 class RunContents:
-    """The record, questions and answers of a run folder, and its judge's replies if it has a
-    judge.
-    """
+    """The record, questions and answers of a run folder, and the judge's replies if it has one."""
 
     run: RunRecord
     questions: pd.DataFrame
@@ -63,13 +62,13 @@ class RunContents:
 def load_run_contents(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
 ) -> RunContents:
-    """Load a run folder. The judge is asked what its cache in the folder lacks.
+    """Load a run folder, and ask its judge for the replies that are not cached in the folder.
 
     Args:
         folder: the run folder.
-        extraction: "ours" or "official" reader, instead of the run's.
+        extraction: the reader to use instead of the run's, "ours" or "official".
         judged: False ignores the run's judge.
-        judge: settings of another judge.
+        judge: settings of a judge to use instead of the run's.
 
     Raises:
         BadInput: not a run folder, a damaged journal, or an incomplete run.
@@ -88,11 +87,13 @@ def load_run_contents(
 def score_run(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
 ) -> Result:
-    """Score the answers of a run folder and write its files; `run.json` then names `judge`.
+    """Score the answers of a run folder and write its files.
 
-    Args and errors as `load_run_contents`.
+    If `judge` is given, `run.json` names it from then on. Arguments and errors are those of
+    `load_run_contents`.
     """
     contents = load_run_contents(folder, extraction, judged, judge)
+    # Everything is computed before the first file is replaced.
     derived = contents.derived()
     replace_file(folder / ANSWERS_FILE, encode_answers(contents.answers))
     if contents.replies is not None:
@@ -113,8 +114,8 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
         send_to_provider: allow sending a custom set's answers to another machine.
 
     Raises:
-        BadInput: as `load_run_contents`, an unreachable server, or a custom set that would be sent
-            to another machine without `send_to_provider`.
+        BadInput: see `load_run_contents`; also an unreachable server, or a custom set that would be
+            sent to another machine without `send_to_provider`.
     """
     run = read_run(folder)
     judge_settings = judge_record(judge, base_url, run.method.name)
@@ -144,7 +145,7 @@ class Judge:
         self._cache = ReplyCache(cache, {"model": self.model, "server": self._settings.base_url}, [], keeps_draws=True)
 
     def replies(self, queries: Sequence[JudgeRequest]) -> list[str | None]:
-        """Return the judge's reply to each query; None if the server gave none after all retries.
+        """Return the judge's reply to each query, None if it gave none after all retries.
 
         The server is contacted only for queries that the cache lacks. Raises BadInput if it cannot
         be reached, refuses the key or the model, or stops answering.
@@ -155,15 +156,17 @@ class Judge:
         return [texts.get((requests[each].question_id, each.turn)) for each in queries]
 
     def _ask(self, requests: Iterator[Request]) -> Iterator[Response]:
-        # Contact the server at the first query that the cache lacks, not before.
+        # The server is contacted once a first query is missing from the cache, and not at all
+        # otherwise.
         for request in requests:
             judge = OpenAIChat(self.model, self._settings, label=f"--judge {self.model}")
             yield from judge.generate(chain([request], requests))
 
 
 def _request(query: JudgeRequest) -> Request:
-    """Build the request of a query; its content serves as question id, which identifies the
-    reply.
+    """Build the request of a query, with the query's content as its question id.
+
+    Equal queries therefore share a reply.
     """
     return Request(
         f"{query.system}\0{query.prompt}",

@@ -52,16 +52,16 @@ def run_evaluation(
 ) -> tuple[Result | None, Path]:
     """Run the model on the selected questions and write the run folder.
 
-    Resumes an existing folder of the same request.
+    A folder that holds a run with the same request is resumed.
 
     Args:
         config: the run's options.
-        load: from a `--model` argument to a back end.
-        max_questions: ask only this many, to estimate the time of the rest.
+        load: function from a `--model` argument to a back end.
+        max_questions: ask only this many questions, to estimate the time for the rest.
 
     Returns:
-        The result and the run folder. The result is None if questions are left: with
-        `max_questions`, or in one of several processes that was not the last to finish.
+        The result and the run folder. The result is None if questions are left, either because of
+        `max_questions` or because other processes of the run have not finished.
 
     Raises:
         BadInput: anything that the user can fix.
@@ -75,10 +75,11 @@ def run_evaluation(
 
 
 def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tuple[Result | None, Path]:
-    """Run a benchmark and all arms that its metrics are compared with, loading the model once.
+    """Run a benchmark with the real images and in the arms that its metrics are compared with.
 
-    Every arm is a run of its own, in a folder beside the main one, and resumes independently. The
-    arm without images comes last, because not every model accepts a question without an image.
+    The model is loaded once. Every arm is a run of its own, in a folder next to the main one, and
+    is resumed independently. The arm without images comes last, because not every model accepts a
+    question without an image.
 
     Returns:
         The result and folder of the run with the real images.
@@ -86,7 +87,6 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tup
     Raises:
         BadInput: anything that the user can fix, or a benchmark whose metrics have no arms.
     """
-    # All arms share one loaded model.
     load = caching_loader(load)
     arms = comparison_arms(make_plan(config, load))
     done = run_evaluation(config, load)
@@ -117,7 +117,7 @@ def _run(
             if answered_now:
                 update_run_record(folder, plan.run, plan.backend)
             with folder_lock(folder):
-                # Under the lock: the process that finishes last writes the final result.
+                # Under the lock, so that exactly one process is the last to finish, and scores.
                 if not merge_journals(folder).issuperset(map(plan.key, plan.instances)):
                     return None
                 result = score_run(folder)
@@ -126,16 +126,17 @@ def _run(
 
 
 def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
-    """Write `run.json`, or check that the existing one has the same request. Call inside
+    """Write `run.json`, or check that the existing one has the same request.
+
+    With `--no-resume`, the journals in the folder are archived and the run starts over. Call inside
     `folder_lock`.
 
-    `--no-resume` archives what the folder holds and begins anew.
-
     Returns:
-        The plan, with the creation time and deviations of the run that it resumes.
+        The plan, with the creation time and deviations of the resumed run, if any.
 
     Raises:
-        BadInput: the folder holds a different run, or one of several processes is to start over.
+        BadInput: the folder contains a different run, or `--no-resume` was given to one of several
+            processes.
     """
     if not plan.config.resume:
         if shard.world > 1:
@@ -143,6 +144,7 @@ def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
         archive_journals(folder)
         for name in (ANSWERS_FILE, JUDGE_FILE, *DERIVED_FILES):
             (folder / name).unlink(missing_ok=True)
+    # A record without answers, which no other process uses, may be replaced.
     if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.other_processes_alive(folder)):
         write_run(folder, plan.run, plan.selection.questions)
         return plan
@@ -162,7 +164,7 @@ def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
             f"{folder}: contains a different run: {'; '.join(different)}. Give another --out, or "
             "--no-resume to start over."
         )
-    # The display name and software versions may change between processes; the request may not.
+    # The display name and the software versions may change when a run is resumed.
     deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
     run = run.model_copy(update={"created_at": stored.created_at, "deviations": deviations})
     return replace(plan, run=run)
@@ -181,9 +183,9 @@ def _holds_answers(folder: Path) -> bool:
 
 
 def keep_answered_cases(folder: Path) -> None:
-    """Reduce an interrupted run to its complete cases, marked as a selection; archive its journal.
+    """Reduce an interrupted run to the cases whose questions were all asked; see `keep_cases`.
 
-    Raises BadInput if no case is complete, or a process is writing the run.
+    Raises BadInput if there is no such case, or if a process is writing the run.
     """
     samples, answers = range(read_run(folder).request.samples), read_answer_records(folder)
 
@@ -194,15 +196,15 @@ def keep_answered_cases(folder: Path) -> None:
 
 
 def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], description: str) -> int:
-    """Reduce a run to the cases of which every question is kept, marked as a selection.
+    """Reduce a run to the cases all of whose questions are kept, and mark it as a selection.
 
     Args:
-        folder: the run; its previous journal is archived.
-        is_kept: predicate on a question's row.
-        description: completes "only the 5 of 7 questions".
+        folder: the run folder; its previous journals are archived.
+        is_kept: whether to keep the question in this row.
+        description: the end of a sentence that begins "only the 5 of 7 questions".
 
     Returns:
-        The number of questions removed.
+        The number of removed questions.
 
     Raises:
         BadInput: no case would be left, or a process is writing the run.
@@ -224,8 +226,7 @@ def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], descr
             run.benchmark.selection,
             f"only the {len(kept_questions):,} of {len(questions):,} questions {description}",
         ]
-        # The reduced run must not pass as complete: its fingerprint and digests are those of what
-        # remains.
+        # The reduced run must not pass as complete, so its digests cover only what remains.
         fingerprint = fingerprint_questions(kept_questions)
         benchmark = run.benchmark.model_copy(
             update={
@@ -244,10 +245,10 @@ def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], descr
 
 
 def update_run_record(folder: Path, run: RunRecord, backend: Backend) -> None:
-    """Add to run.json what only the running model revealed (deviations, detected settings).
+    """Add to run.json what became known only while the model ran (deviations, detected settings).
 
-    `environment` is that of the process that began the run; what differed in a process that resumed
-    or shared it is recorded under `resumed_with`.
+    `environment` describes the process that began the run. Any differences in a process that
+    resumed the run or took part in it are recorded under `resumed_with`.
     """
     with folder_lock(folder):
         stored = read_run(folder)
@@ -255,6 +256,7 @@ def update_run_record(folder: Path, run: RunRecord, backend: Backend) -> None:
         current = run.environment | json_description(backend)
         original = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
         different = {name: value for name, value in current.items() if name not in original or original[name] != value}
+        # Equal environments: this process began the run, or works exactly like the one that did.
         if original == run.environment:
             environment = stored.environment | current
         else:

@@ -1,19 +1,18 @@
-"""Share one run among several processes (torchrun, accelerate, job arrays: RANK of WORLD_SIZE),
-each of which asks a share of the cases.
+"""Share a run among several processes, each of which asks a share of the cases.
 
-Files of a run folder, and who writes them:
+RANK and WORLD_SIZE give the share, as set by torchrun, accelerate or a job array. Files of a run
+folder, and which process writes them:
 
-- `answers.jsonl`: the journal of a single process; else the merged journals of all processes,
-  rewritten whenever one of them begins or finishes.
+- `answers.jsonl`: with a single process, its journal; with several, their merged journals,
+  rewritten whenever a process merges.
 - `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process, under a name that is never
-  reused. It is removed once its answers are in `answers.jsonl` and its process has ended.
-  The workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the
+  reused. It is removed once its answers are in `answers.jsonl` and its process has ended. The
+  workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the
   sweep holds (`sweep/cluster.py`).
-- `.rank0of2.lock`: held by a process while it lives, so that every share has one process and a live
-  process's journal is not removed.
+- `.rank0of2.lock`: held by a process while it lives, so that no other process takes its share.
 - `.shards.lock`: held while a process begins, merges journals, or scores.
 
-No process waits for another, so a late, killed or restarted process loses no other's answers.
+No process waits for another. If one is late, killed or restarted, no other loses answers.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+\.jsonl")
 
 @dataclass(frozen=True)
 class Shard:
-    """Process `rank` of `world`; a single process is rank 0 of 1."""
+    """The share of process `rank` of `world`; a single process is rank 0 of 1."""
 
     rank: int = 0
     world: int = 1
@@ -74,7 +73,7 @@ class Shard:
     def claim(self, folder: Path) -> Iterator[None]:
         """Hold this share for the duration of the context.
 
-        Raises BadInput if another process has it, or other processes divide the run differently.
+        Raises BadInput if another process holds it, or divides the run differently.
         """
         share_lock = FileLock(self._lock(folder))
         with folder_lock(folder):
@@ -91,10 +90,11 @@ class Shard:
             share_lock.release()
 
     def open_journal(self, folder: Path) -> AnswerJournal:
-        """Open this process's journal, which also knows the answers in other journals.
+        """Open this process's journal, and pass it the answers of all other journals.
 
         Call inside `folder_lock` and `claim`.
         """
+        # A single process appends to the merged journal itself.
         if self.world == 1:
             merge_journals(folder)
             return AnswerJournal(folder / MERGED_JOURNAL)
@@ -102,6 +102,7 @@ class Shard:
 
     def new_journal(self, folder: Path) -> Path:
         """Create an empty journal under a name that was never used. Call inside `folder_lock`."""
+        # The number gives the order; the random part keeps names of removed journals unused.
         number = 1 + max((_number(path) for path in _shares(folder)), default=0)
         path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}.jsonl"
         path.touch()
@@ -120,13 +121,13 @@ class Shard:
 
 
 def case_numbers(questions: pd.DataFrame) -> dict[str, int]:
-    """Return question id -> number of its case."""
+    """Return the number of each question's case, by question id."""
     return dict(zip(questions["question_id"], pd.factorize(questions["case_id"])[0].tolist(), strict=True))
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Admit one process of the run at a time; the lock is released when its holder dies."""
+    """Let one process of the run in at a time; if that process dies, the lock is released."""
     with FileLock(folder / ".shards.lock"):
         yield
 
@@ -134,11 +135,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
 def merge_journals(folder: Path) -> set[AnswerId]:
     """Merge all journals into `answers.jsonl` and remove those of processes that have ended.
 
-    Call inside `folder_lock`. Crash-safe: a journal is deleted only after its answers are on disk,
-    the oldest first, and reading it again is idempotent.
+    Call inside `folder_lock`. Merging is crash-safe: journals are deleted only after their answers
+    are on disk, oldest first, and reading a journal again changes nothing.
 
     Returns:
-        The ids of everything asked so far.
+        The ids of all questions and samples asked so far.
     """
     shares = _shares(folder)
     # Check liveness before reading: a process may append more before it exits.
@@ -155,7 +156,7 @@ def merge_journals(folder: Path) -> set[AnswerId]:
 def archive_journals(folder: Path) -> None:
     """Move every journal into a hidden folder, so that the run starts over.
 
-    Call inside `folder_lock`, with no other process alive.
+    Call inside `folder_lock`, while no other process works on the run.
     """
     journals = [path for path in (folder / MERGED_JOURNAL, *_shares(folder)) if path.exists()]
     if journals:
@@ -169,8 +170,8 @@ def read_answer_records(folder: Path) -> dict[AnswerId, dict[str, Any]]:
     """Read the answers of all journals without writing; other processes may be appending.
 
     Returns:
-        (question id, sample) -> record: the last one that was delivered, in the order in which the
-        journals were begun.
+        (question id, sample) -> its last delivered record, or its last record if none was
+        delivered. Journals are read in the order in which they were created.
     """
     records: dict[AnswerId, dict[str, Any]] = {}
     for path in (folder / MERGED_JOURNAL, *_shares(folder)):
@@ -183,7 +184,7 @@ def read_answer_records(folder: Path) -> dict[AnswerId, dict[str, Any]]:
 
 
 def _shares(folder: Path) -> list[Path]:
-    """Paths of the processes' journals, the oldest first."""
+    """Return the paths of the processes' journals, oldest first."""
     paths = [path for path in folder.glob("answers.rank*.jsonl") if _NAME.fullmatch(path.name)]
     return sorted(paths, key=lambda path: (_number(path), path.name))
 
@@ -198,8 +199,9 @@ def _world(name: str) -> int:
 
 
 def _living(folder: Path) -> set[str]:
-    """Names (`rank0of2`) of all live processes of the run. Call inside `folder_lock`, under which
-    alone these locks are acquired.
+    """Return the names (`rank0of2`) of all live processes of the run.
+
+    Call inside `folder_lock`: processes acquire their locks only there, so none appears meanwhile.
     """
     return {path.name[1:-5] for path in folder.glob(".rank*of*.lock") if not lock_is_free(path)}
 

@@ -1,8 +1,9 @@
-"""Report a run to an experiment tracker, off by default: `medprobe eval --track trackio:PROJECT`
-(view it with `trackio show`) or `wandb:PROJECT`.
+"""Report a run to an experiment tracker, which is off by default.
 
-Both libraries have the same calls: init, log, finish. A tracker that fails to start is reported
-before the first question; one that fails later is reported once and disabled. No answers are lost.
+`medprobe eval --track trackio:PROJECT` (view it with `trackio show`) or `--track wandb:PROJECT`
+turns it on; both libraries have the calls init, log and finish. A tracker that fails to start is
+reported before the first question; one that fails later is reported once and disabled. No answers
+are lost.
 """
 
 from __future__ import annotations
@@ -22,18 +23,22 @@ from eval_harness.records.run import RunRecord
 TRACKERS = ("trackio", "wandb")
 """Supported libraries."""
 LOG_INTERVAL_S = 5.0
-"""Minimum seconds between two logs of counts."""
+"""Minimum number of seconds between two logs of the counts."""
 
 
 class Tracker:
-    """Logs counts while answers arrive, and the scores at the end. Does nothing without a
-    `target`.
-    """
+    """Log counts while answers arrive, and the scores at the end."""
 
     def __init__(self, target: str | None, run: RunRecord, share: str = "") -> None:
-        """Start the tracker. `target`: LIBRARY:PROJECT.
+        """Start the tracker.
 
-        Raises BadInput for an unknown or missing library, or a tracker that fails to start.
+        Args:
+            target: LIBRARY:PROJECT; None for a tracker that does nothing.
+            run: the run; its id names the tracker's run.
+            share: appended to that name, to tell the processes of one run apart.
+
+        Raises:
+            BadInput: an unknown or missing library, or a tracker that fails to start.
         """
         self._library: Any = None
         self._counts: Counter[str] = Counter()
@@ -93,6 +98,7 @@ class Tracker:
         try:
             getattr(self._library, name)(*arguments)
         except Exception as error:
+            # Disabled from here on, so that the failure is reported once.
             library, self._library = self._library.__name__, None
             reason = f"{type(error).__name__}: {error}"
             print(f"medprobe: --track: {library} failed ({reason}); the run continues without it.", file=sys.stderr)
