@@ -1,7 +1,7 @@
-"""Baselines as back ends: guessing, a constant letter, and the key itself give a score its context.
+"""Baselines as back ends: guessing, a constant letter, and the answer key itself.
 
-See also: their rules (`records/baseline_rules.py`); runs of a model without the image
-(`runs/images.py`).
+Their scores put a model's score in context. See also: their rules (`records/baseline_rules.py`);
+runs of a model without the image (`runs/images.py`).
 """
 
 from __future__ import annotations

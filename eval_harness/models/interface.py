@@ -33,16 +33,17 @@ class Backend(Protocol):
     Attributes:
         model: Description of the model for the result file.
         needs_images: Whether requests must carry their image.
-        one_token: Whether it can respect `max_tokens=1` (required by HALT-MedVQA).
-        deviations: Where it could not follow the protocol, in words. May grow during a run.
-        options: The settings of `BACKEND_OPTIONS` that it supports. A plug-in class that takes the
-            settings and has no `options` is given all of them.
+        one_token: Whether the model can stop after one token (`max_tokens=1`, required by
+            HALT-MedVQA).
+        deviations: Sentences that say where the protocol could not be followed. May grow in a run.
+        options: The settings of `BACKEND_OPTIONS` that are supported. A plug-in class that takes
+            the settings and has no `options` is given all of them.
         sees_prompts: False if answers do not come from the conversation.
         is_api: Whether the model is behind a server.
         takes_stream: True if `generate` consumes requests one by one, possibly from another thread,
             instead of taking a list; it then raises nothing but BadInput.
-        template_hash: Hash of the chat template that it applies.
-        digest: Digest of what answers (`load.py`), part of the run's request.
+        template_hash: Hash of the chat template, if one is applied here.
+        digest: Digest of the model's files or code (`load.py`); stored as a run's `model_digest`.
     """
 
     model: Model
@@ -222,17 +223,19 @@ def parse_price(text: str | None) -> tuple[float, float] | None:
         if not (0 <= price_in < math.inf and 0 <= price_out < math.inf):
             raise ValueError
     except ValueError:
-        raise BadInput(f"--price {text}: give two numbers from 0 with a comma between, e.g. 2.5,10.") from None
+        raise BadInput(f"--price {text}: give two non-negative numbers separated by a comma, e.g. 2.5,10.") from None
     return price_in, price_out
 
 
 def nan_response(request: Request) -> Response:
     """Return the failed response to a question for which the network computed NaN."""
-    return Response(request.question_id, request.sample, "", "failed", error="its logits are not numbers")
+    return Response(request.question_id, request.sample, "", "failed", error="its logits are NaN")
 
 
 def response_from_scores(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
-    """Make the response of a method that scores options: the best option, the first one of a tie.
+    """Make the response of a method that scores options.
+
+    The option with the highest score is chosen, or the first of equal ones.
 
     Args:
         request: The question.

@@ -1,9 +1,9 @@
 """Load the back end that a `--model` argument names.
 
 A user's own model is an object with `generate`, or a class or function in a Python file that makes
-one. Whatever answers is digested, so that a run is never continued by a different model of the same
-name: a recorded file, the code of a plug-in, the weights of a model folder. Servers and baselines
-have no digest, because nothing but their names is known.
+one. A model has a digest of its files or code (a recorded file, a plug-in's code, a folder's
+weights), so that a run is never continued by a different model of the same name. Servers and
+baselines have no digest, because only their names are known.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def caching_loader(
 ) -> Callable[[str, Settings], Backend]:
     """Return a `load_backend` that keeps the most recent local model loaded.
 
-    The next run with the same model and settings gets it in the state it was loaded in. Back ends
-    of servers are not kept: they remember what their server supports and are cheap to make.
+    The next run with the same model and settings gets it as if freshly loaded. Back ends of servers
+    are cheap to make and remember what their server supports, so they are made anew.
 
     Args:
         load: The function to cache.
@@ -138,11 +138,11 @@ def check_model_exists(model: str, name: str) -> None:
 
     Args:
         model: The `--model` argument, for the message.
-        name: Model id or folder in it.
+        name: The model id or folder that `model` contains.
 
     Raises:
-        BadInput: If it is neither a folder nor a readable model on the Hub, the Hub cannot be
-            reached, or the engine is missing.
+        BadInput: If there is neither such a folder nor a readable model on the Hub, the Hub cannot
+            be reached, or the engine is missing.
     """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -178,9 +178,9 @@ def wrap_plug_in(
 
     Args:
         plug_in: The object.
-        name: Name of the model if the object has no `model` of type Model (many have a network of
-            that name).
-        label: What messages call the object.
+        name: Name of the model if the object's `model` is not a Model (in many objects it is the
+            network).
+        label: How messages refer to the object.
         settings: Settings of the run.
         default_options: The `BACKEND_OPTIONS` that the object supports, unless its own `options`
             lists them.
@@ -268,7 +268,7 @@ def _takes_settings(parameter: inspect.Parameter) -> bool:
 
 
 class _PlugIn:
-    """The object's attributes, with the defaults of `Backend` for those it lacks."""
+    """A user's object, with the defaults of `Backend` for attributes that it lacks."""
 
     def __init__(self, plug_in: Any, name: str, label: str) -> None:
         self.plug_in, self._label = plug_in, label
@@ -301,9 +301,9 @@ class _PlugIn:
 
         Raises:
             BadInput: If nothing was returned that could contain an answer.
-            TypeError: If texts and responses are mixed. As with any exception of a model, the
-                requests are sent again in smaller batches.
-            ValueError: If the number of texts differs from that of the requests.
+            TypeError: If texts and responses are mixed. As after any exception of a model, the
+                runner then sends the requests again in smaller batches.
+            ValueError: If the number of texts differs from the number of requests.
         """
         output = self.plug_in.generate(list(requests))
         if output is None or isinstance(output, str | Response | Mapping):
@@ -367,9 +367,9 @@ def model_digest(model: str, settings: Settings) -> str | None:
 
 
 def code_digest(plug_in: Any) -> str:
-    """Digest the code of an object's class: its methods' bytecode and its source file, if any.
+    """Digest the code of an object's class: its methods' bytecode and its source file.
 
-    A class defined in a notebook has no source file.
+    The bytecode alone must do for a class defined in a notebook, which has no source file.
     """
     functions = [value for value in vars(type(plug_in)).values() if hasattr(value, "__code__")]
     code = "\n".join(part for function in functions for part in _code_parts(function.__code__)).encode()
@@ -381,12 +381,13 @@ def code_digest(plug_in: Any) -> str:
 def folder_digest(folder: Path) -> str:
     """Digest the files of a model folder.
 
-    Reading weights takes minutes, so the digest is cached under the files' names, sizes and times.
+    Reading weights takes minutes, so the digest is cached. The cache key is made of the files'
+    names, sizes and modification times.
     """
     from huggingface_hub.constants import HF_HOME
 
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    # Modification times in nanoseconds, so that a quick rewrite of the same size is noticed.
+    # Nanoseconds, so that a quick rewrite with the same size is noticed.
     stats = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
     state = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     cache_file = Path(HF_HOME) / "medprobe" / f"{_short_digest(repr((folder.resolve(), state)).encode())}.digest"
@@ -403,13 +404,13 @@ def folder_digest(folder: Path) -> str:
 
 
 def _code_parts(code: CodeType) -> Iterator[str]:
-    """What a function does, without file names and line numbers."""
+    """Yield a function's bytecode, names and constants, without file names and line numbers."""
     yield f"{code.co_name} {code.co_code.hex()} {code.co_names}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _code_parts(constant)
         else:
-            # The order of a frozenset changes between processes.
+            # The order of a frozenset's elements changes between processes.
             yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 

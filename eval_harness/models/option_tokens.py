@@ -1,7 +1,7 @@
 """Choose the tokens that score an option, identically for every engine.
 
-These are the tokens that may begin the option (`gd`), or all of its tokens (`ps`, `ps_official`).
-`tokenize` returns the token ids of a text, without special tokens.
+Method `gd` uses the tokens that may begin the option; `ps` and `ps_official` use all of its tokens.
+In this module, `tokenize` returns the token ids of a text, without special tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_LOGPROB_TOKENS = 128
 
 
 class NotScorable(ValueError):
-    """The options of a question cannot be told apart by their tokens."""
+    """Raised if the options of a question cannot be told apart by their tokens."""
 
 
 def candidate_first_tokens(request: Request, tokenize: Tokenize, model: str) -> list[list[int]]:
@@ -68,7 +68,8 @@ def continuation_ids(text: str, tokenize: Tokenize, space: str) -> list[int]:
     Raises:
         NotScorable: If the option is empty.
     """
-    # Tokenize behind a colon, so that it gets no begin-of-text form, and cut the colon off again.
+    # Many tokenizers encode the start of a text differently, so tokenize after a colon and cut it
+    # off.
     prompt_end = ":" if space else ":\n"
     prompt_ids, joined_ids = list(tokenize(prompt_end)), list(tokenize(f"{prompt_end}{space}{text}"))
     ids = joined_ids[len(prompt_ids) :] if joined_ids[: len(prompt_ids)] == prompt_ids else []
@@ -87,7 +88,7 @@ def first_position_ids(tokens: Sequence[Sequence[int]]) -> list[int]:
     requested_ids = sorted({token for candidate in tokens for token in candidate})
     if len(requested_ids) > MAX_LOGPROB_TOKENS:
         raise NotScorable(
-            f"vLLM scores at most {MAX_LOGPROB_TOKENS} tokens of a position; --method ps avoids this limit"
+            f"vLLM scores at most {MAX_LOGPROB_TOKENS} tokens at one position; --method ps avoids this limit"
         )
     return requested_ids
 
@@ -111,5 +112,5 @@ def first_position_scores(
 
 
 def _logsumexp(values: Sequence[float]) -> float:
-    maximum = max(values)  # subtracted, so that exp() does not underflow
+    maximum = max(values)  # subtracted so that exp() does not underflow
     return maximum + math.log(math.fsum(math.exp(value - maximum) for value in values))

@@ -17,7 +17,7 @@ from eval_harness.records.result import Model
 
 
 class Recorded(Backend):
-    """A back end that looks answers up; call `read` before `generate`.
+    """A back end that looks up recorded answers; call `read` before `generate`.
 
     A question without a record is `missing`; one whose record has no text is `failed`.
     """
@@ -37,7 +37,9 @@ class Recorded(Backend):
         self.deviations: list[str] = ["answers were recorded elsewhere; prompt and generation settings are not known"]
 
     def read(self, questions: pd.DataFrame) -> int:
-        """Read the answers to the questions of a split; those the run does not ask are ignored.
+        """Read the answers to the questions of a split.
+
+        Answers to questions that the run does not ask are ignored.
 
         Args:
             questions: All questions of the split.
@@ -46,7 +48,8 @@ class Recorded(Backend):
             The number of samples per question.
 
         Raises:
-            BadInput: With every problem of the file, such as a question that the split lacks.
+            BadInput: If the file has problems, such as a question that the split lacks; lists all
+                of them.
         """
         predictions = read_answer_file(self.path, questions)
         self.answers = {(row["question_id"], row["sample"]): row for row in predictions.rows}

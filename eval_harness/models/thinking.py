@@ -1,8 +1,8 @@
-"""Reasoning of a local model: switch it on or off, and separate it from the answer.
+"""Switch a local model's reasoning on or off, and separate it from the answer.
 
-It is switched by variables of the chat template. Special tokens such as `<unused95>` disappear from
-decoded text, so the ones that delimit reasoning are kept while decoding. See also: separating
-reasoning from the answer in text (`reader/reasoning.py`), ending it after a budget (`network.py`).
+Variables of the chat template switch it. Special tokens such as `<unused95>` disappear from decoded
+text, so the ones that delimit reasoning are kept while decoding. See also: separating reasoning
+from the answer in text (`reader/reasoning.py`), ending it after a budget (`network.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from eval_harness.reader.reasoning import split_reasoning
 THINKING_VARIABLES = ("enable_thinking", "thinking", "reasoning", "thinking_mode", "use_thinking")
 """Template variables that switch reasoning.
 
-Qwen 3, GLM 4.5, Gemma 4, SmolLM 3 use the first; DeepSeek V3.1, Granite, Kimi the second; Command A
-the third.
+`enable_thinking` is used by Qwen 3, GLM 4.5, Gemma 4 and SmolLM 3; `thinking` by DeepSeek V3.1,
+Granite and Kimi; `reasoning` by Command A.
 """
 
 DELIMITERS = (
@@ -51,7 +51,10 @@ ANSWER_MARKERS = (
 )
 
 _CUT_OPENING = re.compile(r"(?:<\|start\|>(?:assistant)?)?<\|channel\|?>\w{0,9}$|<\|start\|>\w{0,9}$")
-"""End of an output cut inside a channel's header: reasoning and answer look the same there."""
+"""Matches the end of an output that was cut inside a channel's header.
+
+There it is unknown whether reasoning or the answer would have followed.
+"""
 
 Render = Callable[[Mapping[str, Any]], str]
 """Render a prompt with template variables; returns its text from the end of the question on."""
@@ -59,7 +62,7 @@ Render = Callable[[Mapping[str, Any]], str]
 
 @dataclass(frozen=True, slots=True)
 class DecodedOutput:
-    """A decoded output."""
+    """An output, decoded and split into reasoning and answer."""
 
     text: str
     """The answer."""
@@ -74,14 +77,14 @@ def thinking_variables(render: Render, variables: Mapping[str, Any], thinking: T
 
     Args:
         render: Renders the end of a prompt with template variables.
-        variables: The variables that are set already; they are left alone.
+        variables: Variables that are already set; they are not changed.
         thinking: Value of `--thinking`.
 
     Returns:
         Variables to add; empty if none is needed.
 
     Raises:
-        BadInput: If the template has no such variable and its default differs.
+        BadInput: If the template has no such variable, and its default is not what was asked for.
     """
     if thinking is None:
         return {}
@@ -126,11 +129,11 @@ def reasoning_delimiter_ids(tokenizer: Any, template: str) -> tuple[int, int]:
     """
     vocabulary = tokenizer.get_vocab()
     pairs = [pair for pair in DELIMITERS if pair[0] in vocabulary and pair[1] in vocabulary]
-    # A stable sort: other pairs keep the order of DELIMITERS.
+    # The sort is stable: pairs that the template does not mention keep the order of DELIMITERS.
     pairs.sort(key=lambda pair: pair[1] not in template)
     if not pairs:
         raise BadInput(
-            "--thinking with a number of tokens: the tokenizer has no tokens that begin and end reasoning, so it cannot be ended. "
+            "--thinking with a number of tokens: the tokenizer has no tokens that begin and end reasoning, so it cannot be limited. "
             "Use --thinking on or off."
         )
     start, end = pairs[0]
@@ -138,7 +141,10 @@ def reasoning_delimiter_ids(tokenizer: Any, template: str) -> tuple[int, int]:
 
 
 class OutputReader:
-    """Decodes new tokens into reasoning and answer. `opened`: the prompt opened the reasoning."""
+    """Decodes new tokens into reasoning and answer.
+
+    `opened`: whether the prompt has opened the reasoning.
+    """
 
     def __init__(self, tokenizer: Any, opened: bool) -> None:
         self.tokenizer = tokenizer

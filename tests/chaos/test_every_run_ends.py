@@ -286,7 +286,7 @@ class LocalModel(Scenario):
         if self.kind == "lacks weights":
             assert "lacks 1 of the model's weights" in line and not records
         elif self.kind == "not a number":
-            assert line and {entry["error"] for entry in records.values()} == {"its logits are not numbers"}
+            assert line and {entry["error"] for entry in records.values()} == {"its logits are NaN"}
             assert set(statuses) == {"failed"} and {entry["response"] for entry in records.values()} <= {"", None}
         else:
             assert set(statuses) == {"answered"}

@@ -1,10 +1,10 @@
 """The openai package's client: its address, its key, and POST requests with JSON.
 
-Also decides whether a request leaves this machine, and whether it may. Connections, proxies
-(HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or SSL_CERT_FILE) and retries are
-handled by the package. Redirects are never followed, since they would send images elsewhere. See
-also: the meaning of errors (`server_errors.py`), the number of concurrent requests
-(`openai_chat.py`).
+Also determines whether requests leave this machine, and refuses to send them if that is not
+allowed. Connections, proxies (HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or
+SSL_CERT_FILE) and retries are handled by the package. Redirects are never followed, since they
+would send images elsewhere. See also: the meaning of errors (`server_errors.py`), the number of
+concurrent requests (`openai_chat.py`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds."""
+"""Timeout of a connection attempt, in seconds."""
 MAX_RETRIES = 4
-"""The client's retries, with growing waits.
+"""Number of the client's retries, with growing delays.
 
-Retried are broken connections, busy or failing servers, and unreadable replies.
+It retries after broken connections, busy or failing servers, and unreadable replies.
 """
 OPENAI_URL = "https://api.openai.com/v1"
 AZURE_PREFIX = "azure:"
@@ -66,7 +66,8 @@ def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
     limits = httpx2.Limits(max_connections=settings.in_flight + 2, keepalive_expiry=0)
     try:
         http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout, limits=limits)
-        http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))  # no reply changes the next request
+        # Accept no cookies: a reply must not influence later requests.
+        http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
         http.event_hooks = {"response": [_check_reply]}
     except ValueError as error:
         raise BadInput(f"{label}: a proxy of the environment cannot be used ({error}).") from None
@@ -153,9 +154,9 @@ async def _check_reply(reply: httpx2.Response) -> None:
     if not reply.is_success:
         return
     await reply.aread()
-    # Some servers stream server-sent events although the request does not ask for them.
+    # Some servers send their reply as server-sent events although the request does not ask for it.
     streams = reply.content.startswith(b"data:")
-    why = "the server streams its reply, which was not asked for" if streams else strip_tags(reply.text)
+    why = "the server streams its reply although it was not asked to" if streams else strip_tags(reply.text)
     with suppress(ValueError, RecursionError, AttributeError, LookupError, TypeError):
         document = json.loads(reply.content)
         if (status := embedded_status(document)) is not None:
@@ -178,9 +179,9 @@ def is_loopback(url: str) -> bool:
 def remote_host(address: str) -> str | None:
     """Return the host that requests to an address go to, or None if they stay on this machine.
 
-    They stay for loopback addresses and `localhost`, unless the environment names a proxy for them
-    and does not exempt them literally. (The client interprets other forms of NO_PROXY in its own
-    way, so they are not relied on.)
+    Requests to a loopback address or `localhost` stay here unless the environment names a proxy and
+    NO_PROXY lists neither this host nor `*`. (Other forms of NO_PROXY are not relied on, because
+    the client interprets them in its own way.)
     """
     parts = urlsplit(address)
     host = parts.hostname or ""
@@ -211,14 +212,17 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
         return
     if not allowed:
         raise BadInput(
-            f"{name} is asked at {host}, which is not this machine: it would be sent {amount()}. Nothing was sent. "
+            f"{name} is served by {host}, not by this machine: it would be sent {amount()}. Nothing was sent. "
             "Add --send-to-provider if that is permitted for these data, or serve a model here (--base-url http://127.0.0.1:...)."
         )
     print(f"sending {amount()} to {host} (model {name})", file=sys.stderr)
 
 
 def _normalize_url(url: str | None) -> str | None:
-    """Strip the ending that the client adds; None stays None. Raises BadInput for a bad address."""
+    """Strip the path that the client appends itself; None stays None.
+
+    Raises BadInput for a bad address.
+    """
     if not url:
         return None
     try:

@@ -1,6 +1,6 @@
 """Convert a request to chat messages, with images as data URLs.
 
-An image is checked and encoded once for the questions that share it, which follow each other.
+Questions that share an image follow each other, so it is checked and encoded only once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def build_messages(request: Request, longest_side: int | None) -> list[dict[str,
         The messages, in the order of the conversation.
 
     Raises:
-        ImageError: If an image cannot be decoded completely. A lenient server would answer from
-            the readable half.
+        ImageError: If an image cannot be decoded completely. (A lenient server would answer from
+            the readable part.)
     """
 
     def image_part(image: bytes) -> dict[str, Any]:
@@ -45,13 +45,16 @@ def with_answer_start(messages: list[dict[str, Any]], answer: str) -> list[dict[
 
 
 def _encodable_text(text: str) -> str:
-    """Text that UTF-8 can encode; lone surrogates become question marks."""
+    """Make a text encodable in UTF-8: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=64)
 def _data_url(image: bytes, longest_side: int | None) -> str:
-    """The picture shown to the model as a `data:` URL, shrunk if necessary. Raises ImageError."""
+    """Return the picture shown to the model as a `data:` URL, shrunk if necessary.
+
+    Raises ImageError.
+    """
     if longest_side is not None and max(decode_rgb_image(image).size) > longest_side:
         image = encode_png(decode_rgb_image(image, longest_side))
     return encode_data_uri(image)

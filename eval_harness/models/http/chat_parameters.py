@@ -1,8 +1,8 @@
 """Request parameters of a chat server, and the variants tried if it rejects them.
 
-What a server supports is found by trying, with the first question and before any other is sent
-(`openai_chat.py`). A parameter is omitted only if that makes the server answer. See also: reading
-its errors (`server_errors.py`).
+What a server supports is found by trial with the first question, before any other is sent
+(`openai_chat.py`). A parameter is omitted only if that makes the server answer. See also:
+classifying the server's errors (`server_errors.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from eval_harness.models.interface import DEFAULT_REASONING_TOKENS, Settings, Th
 from eval_harness.records.request import Request
 
 TOP_LOGPROBS, REDUCED_TOP_LOGPROBS = 20, 5
-"""Maximum number of alternatives per token of OpenAI's API, and of servers that allow fewer."""
+"""Alternatives per token to request: OpenAI's maximum, and a number that stricter servers accept.
+"""
 MIN_OUTPUT_LIMIT = 16
 """Some servers reject a smaller output limit."""
 MIN_HALVED_LIMIT = 1024
-"""A larger output limit is halved down to this many tokens, then withdrawn."""
+"""An output limit that the harness raised is halved down to this many tokens, then withdrawn."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 BUDGET_EFFORTS = ((2048, "low"), (8192, "medium"))
@@ -32,19 +33,23 @@ OMISSION_DEVIATIONS = {
     "seed": "the server accepts no seed, so the samples are not reproducible",
     "max_tokens": "the server accepts no output limit, so only its own applied",
 }
-"""Omitted parameter -> deviation from the protocol that is recorded."""
+"""Omitted parameter -> deviation from the protocol to record."""
 
 
 @dataclass(frozen=True)
 class RequestForm:
-    """How requests are sent."""
+    """How a request is sent: the output limit, and which parameters are omitted."""
 
     limit_name: str = LIMIT_NAMES[0]
     """Parameter that holds the output limit."""
     limit: int | None = None
-    """Output limit if it differs from the request's own."""
+    """Output limit to use instead of the request's own; None: the request's own."""
     omitted: frozenset[str] = frozenset()
-    """Parameters not sent. `top_logprobs`: fewer alternatives; `max_tokens`: no output limit."""
+    """Parameters that are not sent.
+
+    Two names have a special meaning here: `top_logprobs` requests fewer alternatives, and
+    `max_tokens` omits the output limit under either of its names.
+    """
 
     def without(self, *names: str) -> RequestForm:
         """Return this form with further parameters omitted."""
@@ -63,7 +68,10 @@ class RequestForm:
 
 
 class Parameters:
-    """Parameters sent with every question. `deviate` is called for each that could not be set."""
+    """Parameters sent with every question.
+
+    `deviate` is called with a sentence for each parameter that could not be set.
+    """
 
     def __init__(self, model: str, base_url: str | None, settings: Settings, deviate: Callable[[str], None]) -> None:
         self.model = model
@@ -98,7 +106,7 @@ class Parameters:
         return {**limit, "temperature": 0, "return_token_ids": True, **self._template_parameters(), **extra}
 
     def _template_parameters(self) -> dict[str, Any]:
-        """Parameters that affect how the server renders a conversation."""
+        """Return the parameters that affect how the server renders a conversation."""
         parameters: dict[str, Any] = {}
         if self.settings.chat_template is not None:
             parameters["chat_template"] = self.settings.chat_template
@@ -116,8 +124,8 @@ class Parameters:
     def limits(self, request: Request, form: RequestForm) -> Iterator[RequestForm]:
         """Yield the forms with another output limit to try after a rejection.
 
-        A larger limit chosen by the harness is halved and finally withdrawn. The request's own
-        limit is raised, unless the user set it.
+        A limit that the harness has raised is halved and finally withdrawn. A request's original
+        limit is raised instead, unless the user set it.
 
         Args:
             request: The rejected request.
@@ -154,7 +162,7 @@ class Parameters:
         return {name: changed for name, changed in forms.items() if name in sent}
 
     def all_omitted(self, form: RequestForm) -> list[RequestForm]:
-        """Return the forms without optional parameters: renamed output limit, then none."""
+        """Return forms without optional parameters: with the renamed output limit, and with none."""
         bare = replace(form, limit_name=LIMIT_NAMES[1]).without("temperature", "seed", "top_logprobs")
         return [bare, bare.without("max_tokens")]
 
@@ -178,7 +186,8 @@ class Parameters:
                 )
             if name in OMISSION_DEVIATIONS:
                 self._deviate(OMISSION_DEVIATIONS[name])
-        if self._larger_works:  # a smaller limit applies to that question only
+        # A larger limit has worked: a smaller one was needed only for this question.
+        if self._larger_works:
             form = replace(form, limit=max(form.limit or 0, self.form.limit or 0) or None)
         if form.limit and form.limit > (self.form.limit or 0):
             self._why_larger, self._larger_works = "the server answers only with a larger output limit", False
@@ -186,7 +195,7 @@ class Parameters:
 
     @property
     def _user_options(self) -> dict[str, str]:
-        """Parameters that the user set -> the option that set them."""
+        """Return the parameters that the user set -> the command-line option that set them."""
         options = {name: f"--generation {name}" for name in self.settings.generation}
         names = ("chat_template", "chat_template_kwargs")
         options |= {name: f"--{name.replace('_', '-')}" for name in names if getattr(self.settings, name)}
@@ -215,7 +224,7 @@ class Parameters:
     def record_success(self, request: Request, form: RequestForm) -> None:
         """Record that a request was answered in this form.
 
-        Reports the output limit as a deviation if it exceeds the request's own.
+        If the output limit exceeds the request's own, that is recorded as a deviation.
         """
         limit = self.limit(request, form)
         if limit > request.max_tokens and self._why_larger and not self._larger_works and not request.candidates:
@@ -233,7 +242,7 @@ class Parameters:
 
 
 def _requested_limit(request: Request) -> int:
-    """The request's own output limit; one token if options are scored."""
+    """Return the request's own output limit; one token if options are scored."""
     return 1 if request.candidates else request.max_tokens
 
 

@@ -1,7 +1,7 @@
 """Parse chat completions: answer, reasoning, finish reason, token counts, log-probabilities.
 
-Reads the reply's JSON leniently, because servers deviate from their documentation. See also:
-reading a choice from the answer (`eval_harness/reader/`).
+The JSON is read leniently, because servers deviate from their documentation. See also: reading a
+choice from the answer (`eval_harness/reader/`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from eval_harness.records.finish_reasons import normalize_finish_reason
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Fields in which servers return reasoning; the first non-empty one is used, others repeat it.
 
-DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of OpenRouter and
-LiteLLM.
+In this order they are used by: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama;
+OpenRouter (structured); LiteLLM (structured).
 """
 
 _REASONING_PART_TYPES = ("thinking", "reasoning", "redacted_thinking", "thought")
@@ -27,7 +27,7 @@ _REASONING_PART_TYPES = ("thinking", "reasoning", "redacted_thinking", "thought"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's reply."""
+    """A parsed reply of a server."""
 
     text: str
     reasoning: str | None
@@ -59,12 +59,12 @@ class Reply:
 def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     """Parse a chat completion.
 
-    Replies withheld by a filter or the model do not get here; the client treats them as errors
+    Replies withheld by a filter or the model never arrive here: the client treats them as errors
     (`chat_client.py`).
 
     Args:
         document: The reply's JSON.
-        limit: Output-token limit, which detects truncation if a server gives no finish reason.
+        limit: Output-token limit, to detect truncation if the server gives no finish reason.
 
     Returns:
         The reply.
@@ -91,7 +91,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     )
     split = split_reasoning(text)
     if reasoning.strip() == (split.reasoning or "").strip():
-        reasoning = ""  # some servers send it both in its own field and in the text
+        reasoning = ""  # some servers send it twice, in its own field and in the text
     usage = parse_usage(fields.get("usage"))
     # Some servers give no finish reason: an answer as long as the limit was cut.
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
@@ -118,7 +118,7 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
 
 
 def _split_content(content: Any) -> tuple[str, str]:
-    """(text, reasoning) of a message's content.
+    """Return (text, reasoning) of a message's content.
 
     The content is a text, or a list of parts, some of which are reasoning (Anthropic, Mistral).
     """
@@ -138,7 +138,7 @@ def _split_content(content: Any) -> tuple[str, str]:
 
 
 def _reasoning_text(value: Any) -> str:
-    """The text of a reasoning field in any form."""
+    """Return the text of a reasoning field in any form."""
     return "\n".join(text for text in _reasoning_pieces(value) if text)
 
 
@@ -164,7 +164,10 @@ def parse_usage(usage: Any) -> tuple[int, int] | None:
 
 
 def _alternatives(choice: dict[str, Any]) -> dict[str, float]:
-    """Log-probabilities of the first token's alternatives; empty if absent or of unknown form."""
+    """Return the log-probabilities of the first token's alternatives.
+
+    Empty if they are absent or have an unknown form.
+    """
     try:
         token = choice["logprobs"]["content"][0]
         # The chosen token need not be among its own alternatives.
@@ -190,5 +193,5 @@ def candidate_logprob(candidate: str, alternatives: dict[str, float]) -> float |
     """
     normalize = str if len(candidate) == 1 else str.casefold
     logprobs = [logprob for token, logprob in alternatives.items() if normalize(token.strip()) == normalize(candidate)]
-    # Below about -745, exp() underflows to 0.
+    # exp() underflows to 0 below about -745, and log(0) fails.
     return math.log(sum(math.exp(logprob) for logprob in logprobs)) if logprobs and max(logprobs) > -700 else None

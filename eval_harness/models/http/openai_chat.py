@@ -1,12 +1,13 @@
 """Back end for servers with OpenAI's chat completions, with many concurrent questions.
 
 Works with OpenAI, Azure, vLLM, SGLang, TGI and `transformers serve`. A server is judged by what it
-does, not by what it says. One question at a time is in flight until the server has answered one:
-what it supports is found by trying then (`chat_parameters.py`) and applies to the others. The
-openai client retries a question; while the server is busy or gone, the question is sent again until
-`--wait-server` has passed. Before an error ends the run, a question that was answered is sent
-again, else a made-up one. See also: the client (`chat_client.py`), messages (`chat_messages.py`),
-replies (`chat_replies.py`), errors (`server_errors.py`).
+does, not by what it says. Until it has answered a first question, only one is in flight: with that
+one, trial and error finds which parameters the server supports (`chat_parameters.py`), and they
+apply to all others. The openai client retries a question; while the server is busy or unreachable,
+the question is sent again until `--wait-server` has passed. Before an error ends the run, a
+question that was answered earlier is sent again, or else a made-up one. See also: the client
+(`chat_client.py`), messages (`chat_messages.py`), replies (`chat_replies.py`), errors
+(`server_errors.py`).
 """
 
 from __future__ import annotations
@@ -44,23 +45,25 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 GIVE_UP_AFTER = 10
-"""Consecutive failures, with no answer in between, before the server is checked once more."""
+"""Consecutive failures after a passed check before the server is checked again."""
 PROBE_COUNT = 3
-"""Made-up questions of a check; also the failures after which a server that never answered is
-given up."""
+"""Number of made-up questions in a check.
+
+Also the number of failures after which a server that has never answered is given up.
+"""
 
 DEFAULT_WAIT_S = 600.0
 """Seconds to wait for a server that does not answer (`--wait-server`)."""
 
 REPORT_INTERVAL_S = 10.0
-"""Seconds without an answer before a line says so."""
+"""Seconds without an answer before a line is printed about it."""
 
 DRAIN_TIMEOUT_S = 5.0
-"""Seconds to wait for replies in flight when a run ends in an error; they are paid for."""
+"""Seconds to wait for replies in flight when a run ends in an error: they are paid for already."""
 
 Messages = list[dict[str, Any]]
 QueuedRequest = tuple[Request, Messages | Exception]
-"""A request with its messages, or with the reason why its image cannot be shown."""
+"""A request with its messages, or with the exception that kept its image from being shown."""
 AWAITING_REPLY = "its reply is awaited"
 PROBE_PROMPT, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
 IMAGE_PROBE_PROMPT, IMAGE_PROBE_NUMBER = (
@@ -100,7 +103,7 @@ class OpenAIChat(Backend):
             name: Name of the model, as the server calls it, or `azure:NAME` for a deployment of
                 Azure OpenAI.
             settings: Address, timeouts and generation options.
-            label: What messages call the model (default: `--model openai:NAME`).
+            label: How error messages refer to the model (default: `--model openai:NAME`).
 
         Raises:
             BadInput: If the name is empty, the address is invalid, or a remote server would be
@@ -142,8 +145,8 @@ class OpenAIChat(Backend):
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Yield answers as they arrive, in any order.
 
-        Requests are consumed as there is room for them in flight. A filter's refusal is `refused`;
-        a question that fails after all attempts is `failed`.
+        A request is taken when one of the `in_flight` places is free. A filter's refusal is
+        `refused`; a question that fails after all attempts is `failed`.
 
         Args:
             requests: The requests; may be consumed from another thread.
@@ -152,7 +155,8 @@ class OpenAIChat(Backend):
             One response per request.
 
         Raises:
-            BadInput: If the server cannot be reached, rejects the key or the model, or has gone.
+            BadInput: If the server cannot be reached, rejects the key or the model, or stops
+                answering.
         """
         return _in_background(lambda emit: self._ask_all(requests, emit))
 
@@ -169,7 +173,7 @@ class OpenAIChat(Backend):
             One response with scores per request, in any order.
 
         Raises:
-            BadInput: If the server supports neither, before a question is sent.
+            BadInput: If the server supports neither; raised before a question is sent.
         """
         self._token_scores = self._token_scores or TokenScores(self.name, self.chat, self._post)
         return self.generate(requests)
@@ -179,7 +183,7 @@ class OpenAIChat(Backend):
 
         Args:
             messages: The conversation.
-            extra: Parameters beside those of `Parameters.for_scoring`.
+            extra: Parameters in addition to those of `Parameters.for_scoring`.
 
         Returns:
             The reply's JSON.
@@ -211,12 +215,13 @@ class OpenAIChat(Backend):
                 if not is_first_worker:
                     await self._may_start.wait()
                 while (queued := await upcoming) is not None:
-                    upcoming = asyncio.create_task(take())  # prepare the next request while this one is in flight
+                    upcoming = asyncio.create_task(take())  # prepares the next request meanwhile
                     emit(await self._timed(queued))
             finally:
                 upcoming.cancel()
                 await asyncio.gather(upcoming, return_exceptions=True)
-            # The first worker may run out of questions without any answer.
+            # The first worker may run out of questions without any answer: the others must end,
+            # too.
             self._may_start.set()
 
         async with self._open() as self._client:
@@ -237,7 +242,7 @@ class OpenAIChat(Backend):
                 raise self._gone()
 
     async def _report(self) -> None:
-        """Print what is waited for while no answers arrive."""
+        """Print a line from time to time while no answers arrive."""
         began = reported_at = time.monotonic()
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S / 10)
@@ -248,7 +253,11 @@ class OpenAIChat(Backend):
                 tqdm.write(f"{self.label}: {line} ({self._trouble})", file=sys.stderr)
 
     def _next(self, waiting: Iterator[Request]) -> QueuedRequest | None:
-        """The next request with its messages, or with the reason why its image cannot be shown."""
+        """Take the next request and build its messages.
+
+        Returns the exception in their place if an image cannot be shown; None if no request is
+        left.
+        """
         request = next(waiting, None)
         if request is None:
             return None
@@ -261,7 +270,8 @@ class OpenAIChat(Backend):
         start = time.perf_counter()
         response = await self._ask(*queued)
         usage = response.usage
-        if any(self._paid):  # the run's cost is computed from the responses' usage
+        # The run's cost is computed from the responses' usage, so add the tokens of probes there.
+        if any(self._paid):
             usage, self._paid = _add_usage(usage, self._paid), (0, 0)
         return replace(response, usage=usage, seconds=round(time.perf_counter() - start, 4))
 
@@ -305,10 +315,11 @@ class OpenAIChat(Backend):
     async def _check(self, request: Request, failure: ServerFailure) -> None:
         """After a failure, check whether the server still answers another question.
 
-        Done once in a row of failures, and again after many more. Raises BadInput if it does not.
+        Checked once in a series of failures, and again after `GIVE_UP_AFTER` more. Raises BadInput
+        if the server does not answer.
         """
         is_quick = failure.kind in ("again", "question")
-        # A server that has answered nothing yet may reject only the first questions.
+        # A server that has not answered yet may be rejecting only the first few questions.
         enough = PROBE_COUNT if is_quick else 1
         may_be_the_question = is_quick and self._has_answered and not failure.meaning
         due = enough if self._lost else GIVE_UP_AFTER if self._checked else PROBE_COUNT if may_be_the_question else 1
@@ -316,7 +327,7 @@ class OpenAIChat(Backend):
             return
         if self.answered_request is not None or self._failures >= enough:
             raise self._gone()
-        self._lost = bool(failure.meaning)  # otherwise a few more questions may settle it
+        self._lost = bool(failure.meaning)  # without a meaning, a few more questions may succeed
 
     async def _response_to(self, request: Request, messages: Messages) -> Response:
         """Ask one question in the form that the server accepts.
@@ -339,7 +350,7 @@ class OpenAIChat(Backend):
             return self._response(request, reply)
 
     async def _reply_to(self, request: Request, messages: Messages) -> Reply:
-        """Send a question, in other forms if it is rejected. Raises ServerFailure or Refusal."""
+        """Send a question; if it is rejected, try other forms. Raises ServerFailure or Refusal."""
         form = self.parameters.form
         try:
             reply = await self._send(request, messages, form)
@@ -377,7 +388,7 @@ class OpenAIChat(Backend):
 
         success = await first_answered([form])
         if success is None and self._settled:
-            # The parameters are known to work, but the room for an answer depends on the question.
+            # The parameters are known to work, but how many tokens fit depends on the question.
             success = await first_answered(self.parameters.limits(request, form))
         if success is not None or self._settled:
             return success
@@ -436,10 +447,10 @@ class OpenAIChat(Backend):
         return max(self._began, self._alive_at)
 
     async def _scored(self, request: Request, messages: Messages) -> Response | None:
-        """The response to a request whose options the server scores by their tokens.
+        """Score a request's options by their tokens; return None if that is not to be done.
 
-        None for any other request. Raises BadInput if the method needs that and the server does not
-        support it; ServerFailure, Refusal.
+        Raises ServerFailure, Refusal, or BadInput if the method needs token scores and the server
+        does not support them.
         """
         if not request.candidates or self._token_scores is None:
             return None
@@ -459,15 +470,15 @@ class OpenAIChat(Backend):
         )
 
     async def _still_answers(self, request: Request) -> bool:
-        """True if the server still answers.
+        """Check whether the server still answers.
 
-        A question that was answered before is sent again, else a few made-up ones in the form of
-        `request`. The made-up ones share the timeout of one answer.
+        Sends a question that was answered before, if there is one, then a few made-up ones in the
+        form of `request`, until one is answered. The made-up ones share the timeout of one answer.
         """
         since = time.monotonic()
         async with self._check_lock:
             if self._alive_at > since:
-                return True  # something was answered while this check waited for another one
+                return True  # another check, or a question, got an answer while this one waited
             example = self.answered_request or request
             self._checks += PROBE_COUNT
             probes = [
@@ -485,9 +496,9 @@ class OpenAIChat(Backend):
             return False
 
     async def _probe(self, question: Request) -> Reply | None:
-        """Send a question outside the run.
+        """Send a question that is not part of the run.
 
-        Returns its reply, an empty one if it is refused, None if it fails.
+        Returns its reply; an empty one if it is refused; None if it fails.
         """
         try:
             messages = await asyncio.to_thread(build_messages, question, self.settings.max_image_side)
@@ -500,7 +511,7 @@ class OpenAIChat(Backend):
         return reply
 
     def _gone(self) -> BadInput:
-        """The error for a server that never answered or stopped answering."""
+        """Make the error for a server that never answered or stopped answering."""
         hint = " Every answer so far is kept; run the same command again to resume." if self.answered_request else ""
         if self._meaning:
             return BadInput(f"{self.label}: {self._meaning}{hint}")
@@ -514,8 +525,8 @@ class OpenAIChat(Backend):
     async def _test_images(self, request: Request) -> None:
         """Ask about a drawn picture with and without it, because some servers silently drop images.
 
-        Reports it if neither the answer nor the number of tokens read differs. Concludes nothing if
-        tokens are not counted or a question fails.
+        Records a deviation if neither the answer nor the number of tokens read differs. Draws no
+        conclusion if tokens are not counted or a question fails.
         """
         question = replace(_probe_request(request), prompt=IMAGE_PROBE_PROMPT)
         with_image, without_image = [
@@ -538,25 +549,26 @@ class OpenAIChat(Backend):
         )
 
     async def _complete(self, messages: Messages, parameters: dict[str, Any]) -> Any:
-        """The JSON of a chat completion. Raises Refusal or ServerFailure."""
+        """Request a chat completion and return its JSON. Raises Refusal or ServerFailure."""
         return await self._post("/chat/completions", {"model": self.name, **parameters, "messages": messages})
 
     async def _post(self, name: str, body: dict[str, Any]) -> Any:
-        """The JSON reply of an endpoint below /v1, or next to it if the name has no leading slash.
+        """Return the JSON reply of an endpoint.
 
-        Raises ServerFailure or Refusal.
+        A name that begins with a slash is below /v1, any other next to it. Raises ServerFailure or
+        Refusal.
         """
         url = name if name.startswith("/") else f"{self.base_url.removesuffix('/v1')}/{name}"
-        # A server that has been silent for too long still gets the time of one answer.
+        # Even a server that has been silent for too long gets the time of one answer.
         remaining_s = self._silent_since + self._patience - time.monotonic()
         return await post(self._client, url, body, max(remaining_s, 0.0) + self.settings.timeout)
 
     async def _separate_reasoning(self, request: Request, reply: Reply) -> Reply:
         """Treat a text cut by the output limit as reasoning if the model is known to reason.
 
-        Chat templates may open the reasoning themselves, so that the text contains only the mark of
-        its end, or no mark at all if it was cut. Whether the model reasons is tested with the first
-        cut reply.
+        Chat templates may open the reasoning themselves. The text then contains only the mark that
+        ends reasoning, or no mark at all if it was cut earlier. Whether the model reasons is tested
+        when the first such reply arrives.
         """
         if reply.reasoning is not None:
             self.reasons = True
@@ -609,7 +621,8 @@ class OpenAIChat(Backend):
             )
         lowest = min(reply.alternatives.values())
         best = response_from_scores(request, [lowest - 1 if logprob is None else logprob for logprob in logprobs])
-        # The one token requested is always cut by its limit; the choice is valid all the same.
+        # Only one token was requested, so the reply is always cut; the choice is valid all the
+        # same.
         return replace(response, text=best.text, scores=best.scores, finish_reason=None)
 
     def describe(self) -> dict[str, Any]:
@@ -623,7 +636,7 @@ class OpenAIChat(Backend):
 
 
 def _probe_request(request: Request, number: int = 1, with_picture: bool = False) -> Request:
-    """A question that any model can answer in a few words, in the form of `request`."""
+    """Make a question that any model can answer in a few words, in the form of `request`."""
     image = _probe_picture() if with_picture else None
     question = replace(request, prompt=PROBE_PROMPT.format(number), max_tokens=PROBE_TOKENS, candidates=())
     return replace(question, image=image, more_images=(), shots=())
@@ -631,7 +644,7 @@ def _probe_request(request: Request, number: int = 1, with_picture: bool = False
 
 @lru_cache(maxsize=1)
 def _probe_picture() -> bytes:
-    """A PNG with a number written into it."""
+    """Draw a PNG with a number written into it."""
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.new("RGB", (336, 168), "white")
@@ -680,6 +693,6 @@ def _in_background(
         finally:
             if not done.done():
                 loop, task = started.result()
-                with suppress(RuntimeError):  # the loop has ended in the meantime
+                with suppress(RuntimeError):  # the loop may have ended in the meantime
                     loop.call_soon_threadsafe(task.cancel)
     done.result()

@@ -1,8 +1,9 @@
 """Classify errors of OpenAI-compatible servers: the kind of failure and its one-line message.
 
-Status codes, structured fields and connection failures decide; a server's prose only becomes part
-of the message. Whether an error concerns one question or the whole server is found by trying
-(`openai_chat.py`), and so is which parameter a server does not accept (`chat_parameters.py`).
+The kind follows from status codes, structured fields and connection failures; a server's free text
+only becomes part of the message. Whether an error concerns one question or the whole server is
+found by trial (`openai_chat.py`), and so is the parameter that a server rejects
+(`chat_parameters.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eval_harness.records.finish_reasons import is_filter
 FailureKind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 
 _NAME_FIELD = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
-"""Fields whose values are names, not sentences."""
+"""Fields whose values are identifiers, not sentences."""
 _FILTER_FIELD = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
 """Fields that indicate a filter if they have any value."""
 _STATUS_PATTERNS = {
@@ -31,7 +32,7 @@ _STATUS_PATTERNS = {
     404: re.compile(r"not.?found", re.IGNORECASE),
     400: re.compile(r"invalid|bad.?request|unsupported|badrequest", re.IGNORECASE),
 }
-"""HTTP status -> error codes or types that mean it, for replies that contain no number."""
+"""HTTP status -> error codes or types that imply it, for errors that state no number."""
 _STATUS_MESSAGES = {
     **dict.fromkeys((401, 407), "the server refuses the key ({}). Check OPENAI_API_KEY."),
     402: "the account has no credit left ({}).",
@@ -44,19 +45,19 @@ _STATUS_MESSAGES = {
 
 
 class Refusal(Exception):
-    """A filter or the model withheld the answer; retrying will not help."""
+    """Raised if a filter or the model withheld the answer; retrying will not help."""
 
 
 class ServerFailure(Exception):
-    """A question got no answer.
+    """Raised if a question got no answer.
 
     Attributes:
-        kind: What to do. `wait` (busy, or no reply in time) and `unreachable` (no connection): the
-            server may answer later. `again` (it failed) and `unreadable` (the reply is not a chat
-            server's): give up after the client's own retries. `question`: it rejected the request
-            as sent.
+        kind: What happened, and whether to try again. `wait` (busy, or no reply in time) and
+            `unreachable` (no connection): the server may answer later. `again` (it failed) and
+            `unreadable` (not a chat server's reply): give up after the client's own retries.
+            `question`: it rejected this request.
         status: HTTP status, if any.
-        meaning: Message for the user if no other question is answered either.
+        meaning: Message for the user in case no other question is answered either.
     """
 
     def __init__(self, words: str, kind: FailureKind = "again", status: int | None = None, meaning: str = "") -> None:
@@ -86,7 +87,7 @@ def classify_exception(error: BaseException) -> ServerFailure:
     def caused_by(*types: type[BaseException]) -> bool:
         return any(isinstance(cause, types) for cause in causes)
 
-    # Most specific first: aiohttp's connector errors are also OSErrors, and some are TimeoutErrors.
+    # Most specific first: some of aiohttp's connector errors are also TimeoutErrors.
     if caused_by(ssl.SSLError, aiohttp.ClientSSLError):
         meaning = f"its certificate cannot be verified, or it does not speak https ({root_cause})"
         return ServerFailure(meaning, meaning=meaning)
@@ -107,6 +108,7 @@ def classify_exception(error: BaseException) -> ServerFailure:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and what caused it, down to the root."""
     while error is not None:
         yield error
         # An exception raised without `from` still refers to the one being handled.
@@ -135,7 +137,7 @@ def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFai
         document = None
     if status < 500 and status != 429 and _is_filtered(document):
         return Refusal(f"a filter or the model withheld the answer: {strip_tags(body)}")
-    # A used-up quota comes as 429, but waiting does not help.
+    # A used-up quota is reported with status 429, too, but waiting does not help.
     if status == 429 and "insufficient_quota" in _error_names(document):
         return ServerFailure(words, "question", status, _STATUS_MESSAGES[402].format(words))
     if status in (408, 409, 425, 429) or status >= 500:
@@ -144,7 +146,10 @@ def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFai
 
 
 def _error_names(document: Any) -> Iterator[str]:
-    """Codes, types and reasons in a JSON document, and the names of filter fields; no sentences."""
+    """Yield codes, types and reasons in a JSON document, and names of filter fields.
+
+    Sentences are left out.
+    """
     if isinstance(document, list):
         for part in document:
             yield from _error_names(part)
@@ -167,8 +172,8 @@ def _is_filtered(document: Any) -> bool:
 def embedded_status(document: Any) -> int | None:
     """Return the HTTP status of an error inside a reply with status 200.
 
-    An error is the field `error` of the document or of its first choice, a document that calls
-    itself one, or a choice without a message or with the finish reason `error`.
+    An error is: the field `error` of the document or of its first choice; a document whose
+    `object` is `error`; a choice without a message or with the finish reason `error`.
 
     Args:
         document: The reply's JSON.
@@ -195,14 +200,14 @@ def embedded_status(document: Any) -> int | None:
 
 
 def strip_tags(body: str) -> str:
-    """Return the message in a reply's body, shortened: of a web page, its text."""
+    """Return the text of a reply's body, without HTML tags and shortened."""
     return shorten(
         re.sub(r"<(script|style)\b.*?</\1>|<[!/a-zA-Z][^>]*>", " ", body, flags=re.DOTALL) or "no further words"
     )
 
 
 def redact_keys(text: str, key: str) -> str:
-    """Replace API keys in a message; servers repeat them in their errors."""
+    """Replace API keys in a message, because servers repeat them in their errors."""
     if key:
         text = text.replace(key, "[key]")
     return re.sub(r"\b(sk|key|Bearer)[-_ ][A-Za-z0-9*_-]{6,}", "[key]", text)

@@ -1,9 +1,10 @@
 """Score options with a server that returns log-probabilities of given tokens, as vLLM's does.
 
-`gd` and `ps_official` name the tokens (`logprob_token_ids`). `ps` appends each option to the prompt
-as the beginning of the assistant's turn (`continue_final_message`) and reads `prompt_logprobs`
-there. A reply states which tokens it covers; a score uses only tokens that belong to the option.
-Whether a server can do this is tested once, with a question that reveals nothing.
+For `gd` and `ps_official`, the request lists the tokens to score (`logprob_token_ids`). For `ps`,
+each option is appended to the prompt as the beginning of the assistant's turn
+(`continue_final_message`), and its log-probabilities are read from `prompt_logprobs`. A reply
+states which tokens it covers; a score uses only tokens that belong to the option. Whether a server
+can do this is tested once, with a question that reveals nothing about the benchmark.
 
 See also: which tokens those are (`option_tokens.py`), servers that return only the alternatives of
 a token (`openai_chat.py`).
@@ -31,7 +32,7 @@ from eval_harness.models.thinking import opens_reasoning
 from eval_harness.records.request import Request, Response
 
 PROBE_QUESTION, PROBE_OPTION = "Which side is shown?", "left"
-"""Request that tests whether a server can score options."""
+"""Question and option that test whether a server can score options."""
 
 Messages = list[dict[str, Any]]
 Target = TypeVar("Target")
@@ -53,16 +54,16 @@ class ScoredAnswer:
 
 
 class TokenScores:
-    """Scores options with one server."""
+    """Scores options with the help of one server."""
 
     def __init__(self, model: str, chat: Ask[Messages], post_to_endpoint: Ask[str]) -> None:
         """Set up scoring; nothing is sent yet.
 
         Args:
             model: Name of the model, as the server calls it.
-            chat: Returns the chat completion of messages with further parameters.
+            chat: Returns the chat completion of messages, requested with further parameters.
             post_to_endpoint: Returns the reply of an endpoint next to /v1 (`tokenize`,
-                `detokenize`) to a body. Both raise ServerFailure or Refusal.
+                `detokenize`) to a body. Both functions raise ServerFailure or Refusal.
         """
         self.model = model
         self.begins_reasoning = False
@@ -70,7 +71,7 @@ class TokenScores:
         self._chat, self._post_to_endpoint = chat, post_to_endpoint
         self._token_cache: dict[str, list[int]] = {}
         self._missing: dict[bool, str | None] = {}
-        """Scoring by sequence? -> the capability that the server lacks for it, or None."""
+        """Whether scored by sequence -> the capability that the server lacks for that, or None."""
         self._space = self._lead = ""
         """The text that the model writes before an answer, and the text to send before an option so
         that the server renders the same."""
@@ -101,7 +102,7 @@ class TokenScores:
             A response with one score per option.
 
         Raises:
-            ServerFailure: Also if a reply covers other tokens than requested.
+            ServerFailure: If there is no reply, or it covers other tokens than the requested ones.
             NotScorable: See `option_tokens.py`.
         """
         if request.scoring == "sequence":
@@ -123,7 +124,7 @@ class TokenScores:
         return response_from_scores(request, first_position_scores(logprobs, tokens, official), usage=usage)
 
     async def _score_answer(self, messages: Messages, option: str, lead: str) -> ScoredAnswer:
-        """Score an option as the beginning of the answer. `lead`: text sent before the option."""
+        """Score an option as the beginning of the answer. `lead`: text to send before it."""
         document = await self._chat(
             with_answer_start(messages, lead + option),
             {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
@@ -142,7 +143,8 @@ class TokenScores:
             )
         tokens = await self._continuation(option)
         start = len(ids) - len(tokens)
-        # A template may append tokens after the option, or a token may straddle its beginning.
+        # A template may append tokens after the option, or merge its beginning into an earlier
+        # token.
         if start < 1 or ids[start:] != tokens:
             raise ServerFailure(
                 f"the server reads the option {shorten(option)!r} as different tokens after the prompt",
@@ -154,7 +156,10 @@ class TokenScores:
     async def _first_position(
         self, messages: Messages, tokens: Sequence[Sequence[int]]
     ) -> tuple[Mapping[int, float], Usage]:
-        """(token id -> log-probability after the prompt, for all of `tokens`; usage)."""
+        """Return (token id -> log-probability at the first position after the prompt, usage).
+
+        All of `tokens` are covered; otherwise ServerFailure is raised.
+        """
         requested_ids = first_position_ids(tokens)
         document = await self._chat(
             messages,
@@ -174,11 +179,11 @@ class TokenScores:
         return logprobs, parse_usage(document.get("usage"))
 
     async def _probe(self, by_sequence: bool) -> str | None:
-        """Test the server with a question without images; returns what it lacks, or None."""
+        """Test the server with a question without images; return what it lacks, or None."""
         request = Request("", 0, PROBE_QUESTION, None, (PROBE_OPTION,), "single", candidates=(PROBE_OPTION,))
         messages = build_messages(request, None)
         try:
-            await self._tokenize(PROBE_OPTION)  # first: most servers lack this and are sent nothing else
+            await self._tokenize(PROBE_OPTION)  # first, because most servers lack this endpoint
             prompt = _token_ids((await self._chat(messages, {})).get("prompt_token_ids"))
             if not prompt:
                 return "it does not return the tokens it read (return_token_ids)"
@@ -198,9 +203,9 @@ class TokenScores:
             raise
 
     async def _find_lead(self, messages: Messages, prompt: list[int]) -> str | None:
-        """Find the text to send before an option so that it follows the prompt.
+        """Find the text to send before an option so that it directly follows the prompt.
 
-        Returns what is wrong if there is none.
+        Returns what is wrong if there is no such text.
         """
         why = "its chat template renders an assistant's turn differently from its generation prompt"
         for lead in dict.fromkeys((self._space, "")):  # some templates write the space themselves
@@ -220,8 +225,8 @@ class TokenScores:
     async def _with_tokens(self, compute: Callable[[Tokenize], Computed]) -> Computed:
         """Call `compute` with the server's tokenizer.
 
-        `compute` is synchronous and reads a cache. A text that the cache lacks is requested from
-        the server, and `compute` is called again, until it finds every text.
+        `compute` is synchronous, so it reads tokens from a cache. Whenever the cache lacks a text,
+        the server tokenizes it and `compute` is called again.
         """
         while True:
             try:
@@ -254,12 +259,12 @@ class TokenScores:
 
 
 def _token_ids(value: Any) -> list[int] | None:
-    """A list of token ids, None for anything else."""
+    """Return a list of token ids; None for anything else."""
     return value if isinstance(value, list) and all(type(token) is int for token in value) else None
 
 
 def _prompt_logprob(position: Any, token: int) -> float:
-    """The log-probability of a token at a position of the prompt.
+    """Return the log-probability of a token at a position of the prompt.
 
     Raises ServerFailure if the reply lacks it.
     """
@@ -271,7 +276,10 @@ def _prompt_logprob(position: Any, token: int) -> float:
 
 
 def _first_token_logprobs(document: Any) -> dict[int, float]:
-    """Token id -> log-probability at the first new position, for tokens named `token_id:ID`."""
+    """Return token id -> log-probability at the first new position.
+
+    Only tokens that are named `token_id:ID` are included.
+    """
     try:
         [first_token, *_] = document["choices"][0]["logprobs"]["content"]
         logprobs = [(entry["token"], entry["logprob"]) for entry in (first_token, *first_token["top_logprobs"])]

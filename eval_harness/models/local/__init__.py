@@ -1,1 +1,1 @@
-"""Models in this process, by transformers."""
+"""Models that run in this process, with transformers or vLLM."""

@@ -1,10 +1,10 @@
-"""Convert requests to token ids and pixels with a processor of transformers, and outputs back.
+"""Convert requests to token ids and pixels with a processor of transformers, and decode outputs.
 
-Prompts are rendered by the processor's chat template, or as plain text if it has none; as full
-prompts, or as image prefixes with the questions that share them. New tokens are decoded into
-reasoning and answer. Used with every engine that runs the network (`transformers_vlm.py`,
-`vllm_vlm.py`), so that all of them get the same tokens. See also: the wording of prompts
-(`prompts.py`), running the network (`network.py`).
+Prompts are rendered by the processor's chat template, or as plain text if it has none: either as
+full prompts, or as image prefixes with the questions that share them. New tokens are decoded into
+reasoning and answer. All engines that run a network (`transformers_vlm.py`, `vllm_vlm.py`) use this
+module, so they get the same tokens. See also: the wording of prompts (`prompts.py`), running the
+network (`network.py`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Message = dict[str, Any]
 PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "fuyu")
 """Model types without a chat template that are made for plain text.
 
-The benchmarks' per-model prompts, such as MediConfusion's `mc-blip2`, contain the words that these
-models expect.
+The benchmarks' prompts for such models, such as MediConfusion's `mc-blip2`, contain the words that
+they expect.
 """
 
 PLAIN_TEMPLATE = (
@@ -47,10 +47,10 @@ PLAIN_TEMPLATE = (
     "{{ ' ' if message.role == 'assistant' }}{% for part in message.content if part.type == 'text' %}{{ part.text }}{% endfor %}"
     "{{ {'system': ' ', 'user': '', 'assistant': end_of_shot}[message.role] }}{% endfor %}"
 )
-"""Template for plain text: image markers, then the prompt unchanged.
+"""Template for plain text: image markers, then the unchanged prompt.
 
-With examples this is the Med-Flamingo form, `<image>prompt answer<|endofchunk|>...<image>prompt`
-(MediConfusion, appendix B.1).
+With worked examples this is the form of Med-Flamingo,
+`<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1).
 """
 
 FLATTEN_TURNS = (
@@ -59,10 +59,13 @@ FLATTEN_TURNS = (
     "{%- set flat.messages = flat.messages + [{'role': message.role, 'content': turn.text}] -%}{%- endfor -%}"
     "{%- set messages = flat.messages -%}"
 )
-"""Prefix for templates whose turns are texts: joins each turn's parts, with a marker per image."""
+"""Prefix for templates that expect a turn to be one text.
+
+Joins the parts of each turn, with a marker for each image.
+"""
 
 TOKEN_TYPE_INPUTS = ("token_type_ids", "mm_token_type_ids")
-"""Tensors parallel to `input_ids` that mark image tokens; they are cut together with the prompt."""
+"""Tensors parallel to `input_ids` that mark image tokens; cut at the same place as the prompt."""
 
 SHARABLE_INPUTS = {
     "input_ids",
@@ -88,7 +91,7 @@ class PreparedBatch:
     """A batch ready for the network.
 
     Full prompts: one row per request; `rows` and `suffixes` are None. Shared prefixes: one row per
-    image, and request i continues row `rows[i]` with the token ids `suffixes[i]`.
+    image; request i continues row `rows[i]` with the token ids `suffixes[i]`.
     """
 
     requests: list[Request]
@@ -104,8 +107,10 @@ class PreparedBatch:
         return int(self.inputs["input_ids"].shape[1]) + max(map(len, self.suffixes or [[]]))
 
     def lengths(self) -> list[int]:
-        """Return the number of tokens of each prompt, including its image's if the processor
-        expands them."""
+        """Return the number of tokens of each prompt.
+
+        Image tokens count if the processor expands them.
+        """
         mask = self.inputs["attention_mask"].sum(-1).tolist()
         if self.rows is None or self.suffixes is None:
             return [int(length) for length in mask]
@@ -115,7 +120,7 @@ class PreparedBatch:
 class InputMaker:
     """Turns requests into batches.
 
-    Used from one thread at a time; images are decoded by several.
+    Call it from one thread at a time; it decodes images in several threads of its own.
     """
 
     def __init__(self, processor: Any, settings: Settings, plain: bool) -> None:
@@ -146,11 +151,11 @@ class InputMaker:
         return PreparedBatch(list(requests), self._tensors(requests))
 
     def shared_prefixes(self, requests: Sequence[Request]) -> PreparedBatch | None:
-        """Prepare requests grouped by image, with each image's tokens once.
+        """Prepare requests grouped by image, so that each image's tokens occur only once.
 
-        The split is by tokens. Everything up to the last image token comes from the processor,
-        which expands images; the text after it is tokenized alone. For each group's first request
-        the two are checked to add up to the processor's own output, token for token.
+        Prompts are split between tokens: everything up to the last image token comes from the
+        processor, which expands images; the text after it is tokenized alone. For the first request
+        of each group, both parts together must equal the processor's own output, token for token.
 
         Args:
             requests: The requests of a batch.
@@ -165,7 +170,7 @@ class InputMaker:
             return None
         raw_ids = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
-        # Only the processor's output shows which inputs a model takes.
+        # Which inputs a model takes is known only from the processor's output.
         if not set(inputs) <= SHARABLE_INPUTS:
             return None
 
@@ -218,7 +223,7 @@ class InputMaker:
         return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
 
     def _image_marker(self) -> str:
-        """The placeholder of an image in a plain prompt.
+        """Return the placeholder of an image in a plain prompt.
 
         "" if the processor inserts its image tokens itself.
         """
@@ -246,7 +251,7 @@ class InputMaker:
         return ""
 
     def raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
-        """Return token ids with each image as a single marker, not expanded."""
+        """Return token ids in which each image is a single marker, not expanded."""
         options = {"chat_template": self.processor.chat_template, "return_dict": False}
         ids: list[list[int]] = self.processor.tokenizer.apply_chat_template(
             self._conversations(requests, None), **self._template_options, **options
@@ -260,7 +265,7 @@ class InputMaker:
     def _conversations(
         self, requests: Sequence[Request], pictures: Mapping[bytes, PILImage] | None
     ) -> list[list[Message]]:
-        """The requests as conversations, with control tokens in their texts broken by a space.
+        """Build the conversations, with control tokens in their texts broken by a space.
 
         A question that contains "<image>" or another control token must stay text. (transformers'
         own `sanitize_control_tokens` is not supported by every tokenizer and processor.)
@@ -282,11 +287,11 @@ class InputMaker:
 
 
 class PromptProcessor:
-    """Makes prompts (`inputs`) and reads outputs (`reader`) of one model.
+    """Makes the prompts (`inputs`) and reads the outputs (`reader`) of one model.
 
     Attributes:
-        plain: Whether prompts are sent as plain text, for lack of a chat template.
-        opened: Whether the prompt has opened the model's reasoning.
+        plain: Whether prompts are sent as plain text because there is no chat template.
+        opened: Whether the rendered prompt opens the model's reasoning.
         budget: (maximum reasoning tokens, start token id, end token id); None without a budget.
         template_hash: Hash of the chat template.
     """
@@ -318,8 +323,8 @@ class PromptProcessor:
     def _switch_thinking(self, settings: Settings, template: str) -> str:
         """Set the template variables for `--thinking`.
 
-        Returns what the template then writes after a question. Raises BadInput if the template does
-        not support it or cannot be rendered.
+        Returns the text that the template then writes after a question. Raises BadInput if the
+        template does not support `--thinking` or cannot be rendered.
         """
         variables, render = self.inputs.template_variables, self.inputs.rendered_end
         try:
@@ -355,8 +360,9 @@ class PromptProcessor:
 def find_chat_template(processor: Any) -> str | None:
     """Find the chat template of a processor, or else of its tokenizer.
 
-    If there are several, the one named `default` is used. A tokenizer's template may be made for
-    turns that are texts: it is then given each turn as one text, with a marker for each image.
+    If there are several, the one named `default` is used. A tokenizer's template may expect a turn
+    to be one text; it is then wrapped so that it gets each turn as a text with a marker for each
+    image.
 
     Args:
         processor: Processor of transformers.
@@ -374,7 +380,7 @@ def find_chat_template(processor: Any) -> str | None:
         return None
     turn = [{"role": "user", "content": [{"type": "text", "text": "What is shown?"}]}]
     try:
-        # A template for texts prints the list of parts as Python writes it.
+        # A template that expects texts prints the list of parts in Python's notation.
         takes_parts = "'type'" not in processor.tokenizer.apply_chat_template(
             turn, chat_template=template, tokenize=False
         )
@@ -386,7 +392,8 @@ def find_chat_template(processor: Any) -> str | None:
 def output_limit(request: Request, model_limit: int | None, settings: Settings) -> tuple[int, str | None]:
     """Determine the output-token limit of a request.
 
-    The command line takes precedence over the protocol's limit, or the model's if that is lower.
+    A limit from the command line always applies. Otherwise it is the protocol's limit, or the
+    model's own if that is lower.
 
     Args:
         request: The request, with the limit of the protocol or of `--max-tokens`.
@@ -406,13 +413,13 @@ def output_limit(request: Request, model_limit: int | None, settings: Settings) 
 
 
 def sampling_seed(request: Request) -> int:
-    """Return a seed that depends on the run's seed, the question and the sample number only."""
+    """Return a seed that depends only on the run's seed, the question and the sample number."""
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
 def _control_token_pattern(processor: Any) -> re.Pattern[str]:
-    """Matches special tokens, and added ones that the chat template writes (Qwen's `<think>`)."""
+    """Match special tokens, and added tokens that the chat template writes (Qwen's `<think>`)."""
     added_tokens = processor.tokenizer.added_tokens_decoder.values()
     template = str(getattr(processor, "chat_template", None) or "")
     tokens = {str(token) for token in added_tokens if token.special or str(token) in template}
@@ -429,8 +436,8 @@ def _expand_images(
     Args:
         first_ids: The processor's output for the first prompt. It ends like `raw_ids[0]`: with the
             text after the last image.
-        raw_ids: Token ids of each prompt with one marker per image. All must begin like the first
-            one, up to the last image.
+        raw_ids: Token ids of each prompt with one marker per image. Up to the last image, all must
+            equal the first one.
         image_token: Id of the image token.
 
     Returns:
@@ -440,7 +447,7 @@ def _expand_images(
     first_raw = raw_ids[0]
     tail = _common_prefix_length([first_ids[::-1], first_raw[::-1]])
     while tail and first_raw[len(first_raw) - tail] == image_token:
-        tail -= 1  # the marker equals the last token it expands to; it belongs to the image
+        tail -= 1  # an image's last token equals its marker, but belongs to the image
     head = len(first_raw) - tail
     if tail == 0 or head <= 0 or any(ids[:head] != first_raw[:head] or len(ids) <= head for ids in raw_ids):
         return None
@@ -449,7 +456,7 @@ def _expand_images(
 
 
 def _common_prefix_length(sequences: Sequence[list[int]]) -> int:
-    """Number of tokens that all sequences begin with."""
+    """Return the number of tokens that all sequences begin with."""
     # The smallest and the greatest sequence differ before any other two do.
     low, high = min(sequences), max(sequences)
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
@@ -518,7 +525,7 @@ def build_conversation(
 
 @lru_cache(maxsize=8)
 def decode_rgb_image(data: bytes, longest_side: int | None = None) -> PILImage:
-    """Decode the picture that a model is shown of an image, in RGB (`images/picture.py`).
+    """Decode an image to the RGB picture that a model is shown (`images/picture.py`).
 
     The most recent images are cached, since questions share them; callers must not modify them.
 

@@ -1,9 +1,10 @@
 """Run a network of transformers: generate, next-token logits, likelihood of candidates.
 
-`generate` of the model's own class is the reference for all three: candidates are scored by forcing
-it to write them. The fast paths (one forward pass for the next token, a copied cache for
-candidates, one prefix for the questions of an image) are used if the self-test (`self_test.py`)
-found them equal. See also: making the inputs (`model_inputs.py`), batches (`transformers_vlm.py`).
+The `generate` of the model's own class is the reference for all three: forcing it to write a
+candidate gives that candidate's score. Faster paths (one forward pass for the next token, a copied
+cache for candidates, one prefix for the questions of an image) are used only if the self-test
+(`self_test.py`) found their results equal. See also: making the inputs (`model_inputs.py`), batches
+(`transformers_vlm.py`).
 """
 
 from __future__ import annotations
@@ -38,15 +39,18 @@ SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
 
 
 LOGIT_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""Maximum `logit_difference` at which two ways of running are equal; other dtypes: 0.05."""
+"""Maximum `logit_difference` at which two ways of running a model count as equal.
+
+0.05 for dtypes that are not listed.
+"""
 
 MASKED_LOGIT = -1e6
-"""Lower logits mark tokens that the model rules out."""
+"""Tokens with a lower logit count as ruled out by the model."""
 SHARABLE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 class UncontrolledGenerate(ValueError):
-    """A class's `generate` cannot be forced to write given tokens.
+    """Raised if a class's `generate` cannot be forced to write given tokens.
 
     It ignores logits processors (Janus), or does not write token by token (diffusion models).
     """
@@ -54,7 +58,7 @@ class UncontrolledGenerate(ValueError):
 
 @dataclass(slots=True)
 class PromptState:
-    """A batch after its prompts were read."""
+    """The state of a batch after its prompts were read."""
 
     logits: torch.Tensor
     """Logits of the next token [n, vocabulary] (float32)."""
@@ -67,7 +71,7 @@ class PromptState:
 
 
 class Network:
-    """A loaded model, with the properties that the harness needs to run it."""
+    """A loaded model, with the properties that decide how it can be run."""
 
     def __init__(self, model: Any, pad: int, generation: dict[str, Any] | None = None) -> None:
         self.model = model
@@ -77,14 +81,15 @@ class Network:
         self.device = model.device
         self.encoder_decoder = is_encoder_decoder(model.config)
         for module in model.modules():
-            # A class that wraps a language model (BLIP) passes that model's own padding token on.
+            # A class that wraps a language model (BLIP) may use that model's own padding token.
             if isinstance(inner := getattr(module, "generation_config", None), GenerationConfig):
                 inner.pad_token_id = pad
         own_generate = type(model).generate is not GenerationMixin.generate
-        """The class overrides `generate` (BLIP-2, InstructBLIP): it makes embeddings itself and
-        hides its cache."""
+        """Whether the class overrides `generate` (BLIP-2, InstructBLIP): it makes embeddings itself
+        and hides its cache.
+        """
         self.plain_generate = False
-        """True to call transformers' own `generate` although the class overrides it."""
+        """True to call transformers' `generate` instead of the class's own override."""
         parameters = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in parameters
         self._takes_positions = "position_ids" in parameters
@@ -92,10 +97,12 @@ class Network:
         """True if prompts are read by one forward pass whose cache is continued; otherwise
         `generate` does everything."""
         self._rope_owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
-        """In models with several position axes, the module that stores the offset between positions
+        """In models with several position axes: the module that stores the offset between positions
         after an image and the token count."""
         self.window = attention_window(model)
-        """Tokens within which every layer attends to all earlier ones; None: unlimited."""
+        """Number of tokens within which all layers attend to all earlier tokens; None:
+        unlimited.
+        """
         self.may_share = (
             self.reads and self._takes_positions and supports_prefix_cache(model, self._rope_owner is not None)
         )
@@ -109,12 +116,12 @@ class Network:
     def forced_logits(self, prepared: PreparedBatch, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Force `generate` to write given tokens and return their logits.
 
-        If the model's generation config forces a first token (BART), that is written first and not
-        counted.
+        If the model's generation config forces a first token (BART), that token is written first
+        and its logits are left out.
 
         Args:
             prepared: The batch.
-            tokens: Token ids of each row, equally many in every row.
+            tokens: Token ids of each row; all rows have the same number.
 
         Returns:
             Logits [n, tokens, vocabulary] (float32), before any logits processor.
@@ -142,7 +149,7 @@ class Network:
         processors: list[LogitsProcessor],
         **options: Any,
     ) -> Any:
-        # Explicit, because a model's own generation config may set any of them.
+        # Set explicitly, because a model's own generation config may set any of these.
         options = {
             "max_new_tokens": max_tokens,
             "do_sample": False,
@@ -157,7 +164,7 @@ class Network:
         }
         if prepared.rows is not None:
             state = self._after_prefix(prepared, leave=1)
-            # Processors expect the padding first; here it may be between an image and its question.
+            # Logits processors expect padding on the left; here it may follow an image's prefix.
             ids = state.ids.gather(1, state.mask.argsort(dim=1, stable=True))
             inputs = {
                 "input_ids": ids,
@@ -169,7 +176,7 @@ class Network:
         return generate(**self.to_device(prepared.inputs), logits_processor=processors, **options)
 
     def _prompt_state(self, prepared: PreparedBatch) -> PromptState:
-        """Read the prompts up to the logits of the next token."""
+        """Read the prompts, up to the logits of the next token."""
         if prepared.rows is not None:
             return self._after_prefix(prepared)
         return self._read(self.to_device(prepared.inputs))
@@ -192,7 +199,7 @@ class Network:
         return PromptState(output.logits[:, -1].float(), output.past_key_values, ids, mask)
 
     def _positions(self, mask: torch.Tensor, width: int) -> torch.Tensor | None:
-        """Positions of the last `width` tokens of a mask, plus the class's offsets for images."""
+        """Return positions of a mask's last `width` tokens, plus the class's offsets for images."""
         if not self._takes_positions:
             return None
         positions = mask.cumsum(-1).sub(1).masked_fill(mask == 0, 0)[:, -width:]
@@ -206,8 +213,8 @@ class Network:
 
         Args:
             shared: A batch of shared prefixes.
-            new_tokens: Number of tokens written after the prompts; None: what their requests allow
-                (an option has at most as many tokens as bytes).
+            new_tokens: Number of tokens written after the prompts; None: as many as the requests
+                allow (an option has at most as many tokens as bytes).
         """
         if self.window is None:
             return True
@@ -229,7 +236,7 @@ class Network:
         # From here on, one row per question: each gets a copy of its image's cache.
         rows = torch.tensor(prepared.rows, device=prefix.ids.device)
         prefix.cache.batch_select_indices(rows)
-        if self._rope_owner is not None:  # the class adds them, row by row, to whatever continues the cache
+        if self._rope_owner is not None:  # one offset per row, as the class expects it later
             self._rope_owner.rope_deltas = self._rope_owner.rope_deltas[rows]
 
         ids, mask = (tensor.to(rows.device) for tensor in pad_left(prepared.suffixes, self.pad))
@@ -252,7 +259,10 @@ class Network:
         positions: torch.Tensor | None,
         last_only: bool = False,
     ) -> torch.Tensor:
-        """Logits [n, tokens, vocabulary] (float32) of tokens after a cache, which they extend."""
+        """Return logits [n, tokens, vocabulary] (float32) of tokens that continue a cache.
+
+        The cache is extended by these tokens.
+        """
         extra: dict[str, Any] = {"position_ids": positions} if positions is not None else {}
         if last_only and self._keeps_logits:
             extra["logits_to_keep"] = 1
@@ -286,7 +296,7 @@ class Network:
             processors: Further logits processors.
 
         Returns:
-            (new token ids [n, up to max_tokens], for each row whether a logit was NaN, which makes
+            (new token ids [n, up to max_tokens]; for each row, whether a logit was NaN, which makes
             its tokens meaningless).
 
         Raises:
@@ -358,7 +368,7 @@ class Network:
         state = self._prompt_state(prepared)
         first_logits = state.logits[:, None]
         for texts in columns:
-            width = max(map(len, texts)) - 1  # nothing after the last token is predicted
+            width = max(map(len, texts)) - 1  # logits after the last token are not needed
             if not width:
                 yield first_logits
                 continue
@@ -366,7 +376,7 @@ class Network:
             row_masks = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
             ids, text_mask = (torch.tensor(values, device=first_logits.device) for values in (rows, row_masks))
             mask = torch.cat([state.mask, text_mask], 1)
-            # A copy, because the next column continues the prompts, too.
+            # A copy, because the next column continues the same prompts.
             later_logits = self._continue(ids, copy.deepcopy(state.cache), mask, self._positions(mask, width))
             yield torch.cat([first_logits, later_logits], 1)
 
@@ -391,7 +401,7 @@ class Network:
         return LOGIT_TOLERANCE.get(self.model.dtype, 0.05)
 
     def to_device(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Move the tensors to the model's device, pixels also to its dtype; drops other values."""
+        """Move tensors to the model's device, pixels also to its dtype; drop other values."""
         return {
             name: value.to(self.device, self.model.dtype if value.is_floating_point() else None)
             for name, value in inputs.items()
@@ -400,14 +410,14 @@ class Network:
 
 
 def _mean_logprob(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:
-    """Mean log-probability of tokens.
+    """Compute the mean log-probability of tokens.
 
     Args:
         log_probabilities: Log-probabilities at each position [at least len(tokens), vocabulary].
         tokens: Token ids.
-        official: The MediConfusion authors' code gathers with an index of one row, so it takes
-            every token's probability from the distribution of the first position. Published prefix
-            scores were computed this way; this reproduces them.
+        official: Take every token's probability from the distribution of the first position, as the
+            MediConfusion authors' code does (it gathers with an index of one row). Published prefix
+            scores were computed this way.
     """
     ids = torch.tensor(list(tokens), device=log_probabilities.device)
     steps = torch.zeros_like(ids) if official else torch.arange(len(ids), device=ids.device)
@@ -415,7 +425,7 @@ def _mean_logprob(log_probabilities: torch.Tensor, tokens: Sequence[int], offici
 
 
 def is_encoder_decoder(config: Any) -> bool:
-    """True if prompts go into an encoder.
+    """Return True if prompts go into an encoder.
 
     InstructBLIP with a T5 states this only in its text config.
     """
@@ -427,8 +437,8 @@ def supports_prefix_cache(model: Any, keeps_deltas: bool) -> bool:
     """True if tokens after an image depend on earlier ones only through cache and position.
 
     False for linear attention, recurrent states, and positions computed by the class itself unless
-    it stores their offsets. Anything else that a class does shows in the self-test and in the first
-    shared batch, which is compared with full prompts.
+    it stores their offsets. Any other peculiarity of a class shows in the self-test and in the
+    first shared batch, which is compared with full prompts.
 
     Args:
         model: Model of transformers.
@@ -464,9 +474,9 @@ def attention_window(model: Any) -> int | None:
 
 
 def logit_difference(logits: torch.Tensor, reference: torch.Tensor) -> float:
-    """Compare logits of two ways of running a model.
+    """Compare the logits of two ways of running a model.
 
-    Tokens that the model rules out must be the same and do not count.
+    Tokens that the model rules out must be the same in both, and are not compared further.
 
     Args:
         logits: Logits [..., vocabulary].
@@ -474,7 +484,7 @@ def logit_difference(logits: torch.Tensor, reference: torch.Tensor) -> float:
 
     Returns:
         Largest root-mean-square difference of a row, relative to the standard deviation of the
-        reference; infinite if a logit is NaN.
+        reference; infinite if a logit is NaN or other tokens are ruled out.
     """
     allowed = reference > MASKED_LOGIT
     if any(torch.isnan(x).any() for x in (logits, reference)) or not torch.equal(allowed, logits > MASKED_LOGIT):
@@ -486,7 +496,7 @@ def logit_difference(logits: torch.Tensor, reference: torch.Tensor) -> float:
 class StepCounter(LogitsProcessor):
     """Counts generated tokens and notes rows with NaN logits.
 
-    The count is the number of new columns in `generate`'s output, whatever else the class returns.
+    The count says how many columns of `generate`'s output are new, whatever else the class returns.
     `broken` [n]: rows in which a logit was NaN.
     """
 
@@ -515,12 +525,12 @@ class ForcedTokens(LogitsProcessor):
 
 
 class SeededSampling(LogitsProcessor):
-    """Sampling at a temperature, independent of the batch.
+    """Sampling at a temperature, with results that do not depend on the batch.
 
     Gumbel noise from one generator per row turns greedy choice into a draw from
     softmax(logits / temperature). The same question and sample number draw the same tokens in any
-    batch, also after a resume. `filters` (top-k, top-p ...) are applied to the scaled logits before
-    the draw.
+    batch, also when a run is resumed. `filters` (top-k, top-p ...) are applied to the scaled logits
+    before the draw.
     """
 
     def __init__(
@@ -549,9 +559,10 @@ class SeededSampling(LogitsProcessor):
 
 
 class ReasoningBudget(LogitsProcessor):
-    """Writes the token that ends reasoning once a row has reasoned for `budget` tokens.
+    """Forces the token that ends reasoning once a row has reasoned for `budget` tokens.
 
-    `opened`: the prompt has opened the reasoning; otherwise it begins with the token `start`.
+    `opened`: the prompt has opened the reasoning; otherwise reasoning begins with the token
+    `start`.
     """
 
     def __init__(self, budget: int, start: int, end: int, opened: bool, rows: int) -> None:
@@ -561,7 +572,7 @@ class ReasoningBudget(LogitsProcessor):
         self.is_first_step = True
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        # In the first step, the last token is the prompt's.
+        # In the first step, the last token belongs to the prompt.
         if not self.is_first_step:
             for row, token in enumerate(input_ids[:, -1].tolist()):
                 remaining = self.remaining[row]

@@ -28,7 +28,10 @@ GENERATE_OPTIONS = (
     "bad_words_ids",
     "min_new_tokens",
 )
-"""Options of `generate` that `--generation` may set: those that work row by row, token by token."""
+"""Options of `generate` that `--generation` may set.
+
+They affect each row alone, token by token; options such as beams would change what an answer is.
+"""
 
 
 def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[str]]:
@@ -67,7 +70,8 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             options["device_map"] = settings.device_map
         elif is_quantized or settings.quantization:
             options["device_map"] = {"": _process_device(device)}  # quantized models cannot be moved after loading
-        with suppress(OSError):  # no generation config; one that asks for several answers cannot be used as it is
+        with suppress(OSError):  # the model may have no generation config
+            # A generation config may ask for several answers, or for another form of output.
             overrides = {"num_return_sequences": 1, "return_dict_in_generate": False}
             options["generation_config"] = GenerationConfig.from_pretrained(model_id, **overrides)
         model, loading_info = _load_model(model_id, options)
@@ -78,7 +82,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
         if missing_weights and not settings.allow_missing_weights:
             raise BadInput(
                 f"--model {model_id}: the checkpoint lacks {len(missing_weights)} of the model's weights "
-                f"({', '.join(missing_weights[:3])}), which would be drawn at random, anew at each load. Get the whole checkpoint, "
+                f"({', '.join(missing_weights[:3])}), which would be drawn at random at each load. Get the complete checkpoint, "
                 "or allow it with --allow-missing-weights."
             )
         if settings.adapter:
@@ -101,7 +105,7 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
 
     Args:
         model: The `--model` argument, for messages.
-        model_id: Hub id or folder in it.
+        model_id: The Hub id or folder that `model` contains.
         settings: Bounds of the image size, and whether to trust the model's own code.
 
     Returns:
@@ -137,11 +141,11 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
 
 
 def _load_model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """(model, transformers' loading info).
+    """Load a model; return it and transformers' loading info.
 
-    Loaded as an image-text-to-text class, or as a causal model if transformers has no such class
-    for it (Phi-4-multimodal, many models with their own code). Whether a causal model sees images
-    is left to the self-test.
+    It is loaded as an image-text-to-text class, or as a causal model if transformers has no such
+    class for it (Phi-4-multimodal, many models with their own code). Whether a causal model sees
+    images is left to the self-test.
     """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
@@ -158,7 +162,7 @@ def _load_model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, 
 
 
 def _unfit_checkpoint(model: Any, config: Any, loading_info: dict[str, Any]) -> str | None:
-    """Why a checkpoint belongs to another class of transformers, or None.
+    """Say why a checkpoint belongs to another class of transformers; None if it does not.
 
     For example, a BLIP for questions has a question encoder, which the BLIP for captions lacks.
     """
@@ -170,7 +174,7 @@ def _unfit_checkpoint(model: Any, config: Any, loading_info: dict[str, Any]) -> 
     if saved_as == loaded_as or not mismatched_keys:
         return None
     return (
-        f"its checkpoint is a {saved_as}. As {loaded_as}, the class of transformers that answers in words, it would lack or lose "
+        f"its checkpoint is a {saved_as}. Loaded as {loaded_as}, the class of transformers that answers in words, it would lack or lose "
         f"{len(mismatched_keys)} weights ({', '.join(sorted(mismatched_keys)[:2])} ...)"
     )
 
@@ -197,7 +201,7 @@ def check_adapter(adapter: str) -> None:
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:
-    """The model with a peft adapter, merged into its weights unless these are quantized.
+    """Add a peft adapter to a model, merged into its weights unless these are quantized.
 
     Raises BadInput if the adapter cannot be read, does not fit the model, or uses added prompt
     tokens.
@@ -215,7 +219,7 @@ def _with_adapter(model: Any, adapter: str) -> Any:
         raise BadInput(f"--model-args adapter {adapter}: its weights do not fit this model: some layers got none.")
     if adapted.active_peft_config.is_prompt_learning:
         raise BadInput(
-            f"--model-args adapter {adapter}: uses added prompt tokens, which questions on images do not support."
+            f"--model-args adapter {adapter}: uses added prompt tokens, which do not work for questions about images."
         )
     return adapted.base_model.model if getattr(model, "is_quantized", False) else adapted.merge_and_unload()
 
@@ -223,7 +227,7 @@ def _with_adapter(model: Any, adapter: str) -> Any:
 def describe_source(model_id: str) -> tuple[str, str | None]:
     """Return (name, revision) of a model for results.
 
-    Of a folder, its name without a revision; of a Hub model, the commit in the cache.
+    A folder has its name and no revision; a Hub model's revision is the commit in the cache.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -234,7 +238,7 @@ def describe_source(model_id: str) -> tuple[str, str | None]:
 
 
 def _process_device(device: str) -> str:
-    """This process's device: processes of torchrun or accelerate use one GPU each."""
+    """Return this process's device: processes of torchrun or accelerate use one GPU each."""
     import torch
 
     rank = os.environ.get("LOCAL_RANK", "")
@@ -242,7 +246,7 @@ def _process_device(device: str) -> str:
 
 
 def _loading_error(model: str, error: Exception) -> BadInput:
-    """The BadInput for an exception raised while loading `--model`."""
+    """Make the BadInput for an exception raised while loading `--model`."""
     if isinstance(error, BadInput):
         return error
     reason = first_line(error) or type(error).__name__

@@ -1,8 +1,9 @@
 """Test a freshly loaded model with three small questions.
 
-Finds out which fast paths give the same numbers as its own `generate`. The reference is one request
-at a time through `generate`, forced to write given tokens. A path that differs or fails is not
-used, and the result says so. See also: the paths themselves (`network.py`).
+The test finds out which fast paths give the same numbers as the model's own `generate`. The
+reference is one request at a time through `generate`, which is forced to write given tokens. A path
+that differs or fails is not used, and the result says so. See also: the paths themselves
+(`network.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eval_harness.models.local.network import Network, UncontrolledGenerate, log
 from eval_harness.records.request import Request
 
 TOKENS_PER_PROMPT = 3
-"""Tokens written after each prompt: one for the first pass, two for what continues it."""
+"""Tokens written after each prompt: one from the prompt's forward pass, two from continuing it."""
 
 
 SHARED_PREFIX_PATH = "shared image prefix"
@@ -28,7 +29,7 @@ SHARED_PREFIX_PATH = "shared image prefix"
 
 @dataclass(slots=True)
 class SelfTestResult:
-    """Outcome of the self-test."""
+    """Outcomes of the self-test."""
 
     paths: dict[str, str] = field(default_factory=dict)
     """Execution path (batches, shared prefixes ...) -> "equal", by how much it differs, or why it
@@ -41,7 +42,7 @@ class SelfTestResult:
 
 
 def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
-    """Try every path, and leave `network.reads` and `network.may_share` on if they are correct.
+    """Test every path; `network.reads` and `network.may_share` stay on only if they are correct.
 
     Args:
         network: The model; its switches are changed.
@@ -71,17 +72,17 @@ def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
         try:
             reference = reference_logits()
         except UncontrolledGenerate:
-            network.plain_generate = True  # text needs nothing of what the class adds to transformers' `generate`
+            network.plain_generate = True  # a text answer needs nothing that the class's override adds
             reference = reference_logits()
         if reference.isnan().any():
-            raise ValueError("its logits are not numbers; another dtype (--model-args), such as float32, may help")
+            raise ValueError("its logits are NaN; another dtype (--model-args), such as float32, may help")
 
         def changes_logits(request: Request) -> bool:
             return not torch.equal(network.forced_logits(inputs.full_prompts([request]), [tokens[0]]), reference[:1])
 
         if not changes_logits(replace(requests[0], prompt=requests[1].prompt)):
             raise ValueError("its logits do not depend on the question")
-        # An ignored image is not an error here: the run reports it as a deviation.
+        # A model that ignores the image is not rejected here: the run reports it as a deviation.
         result.sees_images = changes_logits(replace(requests[0], image=requests[2].image))
 
         def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
@@ -112,7 +113,7 @@ def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
             network.may_share = False
             result.paths[SHARED_PREFIX_PATH] = "not possible for this class"
         else:
-            # Continuing a cache modifies it, so every attempt starts with its own prefix.
+            # Continuing a cache modifies it, so each of the two checks gets a prefix of its own.
             shared, shared_again = (
                 inputs.shared_prefixes(requests),
                 inputs.shared_prefixes(requests),
@@ -137,7 +138,7 @@ def check_several_images(network: Network, inputs: InputMaker, result: SelfTestR
     Args:
         network: The model.
         inputs: Makes its prompts.
-        result: Outcome of the self-test; the outcome of this test is added. Batches are switched
+        result: Outcomes of the self-test; the outcome of this test is added. Batches are switched
             off if they change the logits of prompts with two images.
 
     Returns:
@@ -197,7 +198,7 @@ def probe_requests() -> list[Request]:
 
 
 def _forced_token_ids(tokenizer: Any, rows: int) -> list[list[int]]:
-    """Ordinary tokens to write, `TOKENS_PER_PROMPT` for each row, different in each."""
+    """Return ordinary tokens to write, `TOKENS_PER_PROMPT` for each row, different in each."""
     ids = tokenizer("left or right, yes no A B C", add_special_tokens=False)["input_ids"]
     ids = [token for token in ids if token not in tokenizer.all_special_ids]
     return [[ids[(row + step) % len(ids)] for step in range(TOKENS_PER_PROMPT)] for row in range(rows)]

@@ -1,7 +1,7 @@
 """Make a real, tiny image-text-to-text model with random weights, offline.
 
-Writes config, tokenizer, processor, chat template and weights. For the demo and the
-tests: the model has learned nothing, and its scores show it.
+Writes config, tokenizer, processor, chat template and weights, for the demo and the tests. The
+model has learned nothing, so its scores are those of guessing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Back end for any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU.
 
-Loads the model, sorts requests into batches (same settings, questions of one image next to each
-other, longest first), adapts the batch size, and runs each batch.
+Loads the model, sorts requests into batches (requests with the same settings, questions of one
+image next to each other, longest first), adapts the batch size, and runs each batch.
 
 See also: the wording of prompts (`prompts.py`), tokens and pixels (`model_inputs.py`), the network
 itself (`network.py`).
@@ -48,28 +48,29 @@ if TYPE_CHECKING:
     from eval_harness.models.local.self_test import SelfTestResult
 
 PREFETCHED_BATCHES = 2
-"""Batches prepared (images decoded, text tokenized) while the network runs the current one."""
+"""Batches to prepare (decode images, tokenize text) while the network runs the current one."""
 
 INITIAL_BATCH_SIZE = 32
 MAX_BATCH_SIZE_CPU = 64
 MAX_BATCH_SIZE_GPU = 512
 GROWTH_MEMORY_SHARE = 0.45
-"""A batch may double if the last one used a smaller share of the memory.
+"""The batch size doubles only if the last batch used a smaller share of the memory.
 
-Twice the batch needs at most twice as much.
+Twice the batch needs at most twice as much memory.
 """
 
 
 class TransformersVLM(Backend):
     """A local model.
 
-    Batches are padded on the left: with padding on the right, a decoder would continue from it.
+    Batches are padded on the left: after padding on the right, a decoder would continue the
+    padding.
     """
 
     needs_images = True
     one_token = True
     options: tuple[str, ...] = BACKEND_OPTIONS
-    """The `interface.BACKEND_OPTIONS` that it supports."""
+    """The `interface.BACKEND_OPTIONS` that are supported."""
 
     def __init__(self, model_id: str, settings: Settings) -> None:
         """Load the model and its processor, and run the self-test.
@@ -79,7 +80,7 @@ class TransformersVLM(Backend):
             settings: Options for loading and generation.
 
         Raises:
-            BadInput: If the model cannot be loaded or cannot take images, or its template does not
+            BadInput: If the model cannot be loaded or accepts no images, or its template does not
                 support the settings.
         """
         import torch
@@ -122,7 +123,7 @@ class TransformersVLM(Backend):
         if self.processing.plain and loaded.config.model_type not in PLAIN_BY_DEFAULT:
             self.deviate("the processor has no chat template, so prompts were sent as plain text")
             print(
-                f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one",
+                f"--model {model_id}: {self.deviations[-1]}; set one with --chat-template FILE",
                 file=sys.stderr,
             )
         if not self._shares:
@@ -163,7 +164,7 @@ class TransformersVLM(Backend):
         return self._in_batches(requests, self._score)
 
     def _run_self_test(self) -> SelfTestResult:
-        """Test the network's paths.
+        """Test which ways of running the network give equal results.
 
         Raises BadInput for a model that cannot answer questions about images.
         """
@@ -203,7 +204,8 @@ class TransformersVLM(Backend):
                             raise MemoryError(
                                 "alone it does not fit into memory; use a smaller model, --max-image-side, or a larger device"
                             )
-                        # Batches prepared at the old size would not fit either.
+                        # Batches already prepared at the old size would not fit either: return them
+                        # to the queue.
                         self.batch_size.halve(len(batch))
                         for later_batch, prepared in reversed(waiting):
                             prepared.cancel()
@@ -225,7 +227,10 @@ class TransformersVLM(Backend):
     def _within_memory(
         self, run: Callable[[PreparedBatch], list[Response]], prepared: PreparedBatch
     ) -> list[Response] | None:
-        """The responses of a batch, each with its share of the time; None if it does not fit."""
+        """Run a batch; return its responses, or None if it does not fit into memory.
+
+        Each response gets an equal share of the time.
+        """
         import torch
 
         start = time.perf_counter()
@@ -245,7 +250,8 @@ class TransformersVLM(Backend):
     def _verify_sharing(self, prepared: PreparedBatch) -> PreparedBatch:
         """Compare the first batch of shared prefixes with full prompts.
 
-        Returns the batch, or its full prompts if they differ; prefixes are not shared from then on.
+        Returns the batch; or its full prompts if they differ, and then prefixes are never shared
+        again.
         """
         if prepared.rows is None or (self._shares and self._sharing_verified):
             return prepared
@@ -254,13 +260,13 @@ class TransformersVLM(Backend):
             self._sharing_verified = True
             return prepared
         if self._shares:
-            self._report_fast_path_off("the first batch differs from whole prompts")
+            self._report_fast_path_off("the first batch differs from full prompts")
         self._shares = False
         return full
 
     def _report_fast_path_off(self, why: str) -> None:
         print(
-            f"--model {self.model_id}: fast path off: each question reads its own image ({why})",
+            f"--model {self.model_id}: fast path off: the image is read again for each question ({why})",
             file=sys.stderr,
         )
 
@@ -288,7 +294,7 @@ class TransformersVLM(Backend):
         ]
 
     def _response(self, request: Request, row: list[int], output: DecodedOutput, prompt_length: int) -> Response:
-        """The response for a row of new tokens, which is padded after its end token."""
+        """Make the response for a row of new tokens, which is padded after its end token."""
         length = next((count for count, token in enumerate(row, 1) if token in self._end_ids), None)
         return Response(
             request.question_id,
@@ -322,7 +328,7 @@ class TransformersVLM(Backend):
         return limit
 
     def _memory_share(self) -> float:
-        """Peak share of a GPU's memory in use since the last call; 0 on the CPU."""
+        """Return the peak share of a GPU's memory used since the last call; 0 on the CPU."""
         import torch
 
         if self.on_cpu:
@@ -385,8 +391,8 @@ class BatchSize:
 def sort_for_batching(requests: Iterable[Request]) -> deque[Request]:
     """Sort requests by their settings, with the questions of an image next to each other.
 
-    Longest first: a batch then holds prompts of similar length, and one that does not fit into
-    memory is found at once, not after hours.
+    The longest come first: a batch then holds prompts of similar length, and a prompt that does not
+    fit into memory is found at once, not after hours.
 
     Args:
         requests: The requests.
@@ -422,5 +428,5 @@ def take_batch(queue: deque[Request], size: int) -> list[Request]:
 
 
 def _batch_key(request: Request) -> tuple[int, float, str | None]:
-    """The properties that all requests of one forward pass must share."""
+    """Return the properties that all requests of one forward pass must share."""
     return request.max_tokens, request.temperature, request.scoring if request.candidates else None

@@ -1,10 +1,11 @@
-"""vLLM's engine in this process (`--model vllm:ID`): any model it knows with images, on one GPU or
-several, with its prefix cache.
+"""Back end for vLLM's engine in this process (`--model vllm:ID`).
 
-The engine is handed token ids, made by the same processor and in the same way as for transformers
-(`model_inputs.py`), so both are asked the same prompts. `gd` reads the log-probabilities of the
-options' first tokens; `ps` puts each option after the prompt and reads the prompt's
-log-probabilities there. See also: a running server of vLLM, which `openai:NAME` asks.
+Runs any model with images that vLLM supports, on one GPU or several, with its prefix cache.
+
+The engine gets token ids made by the same code as for transformers (`model_inputs.py`), so both get
+the same prompts. For `gd` it returns the log-probabilities of the options' first tokens; for `ps`
+each option is appended to the prompt, and its log-probabilities are read there. See also: a running
+vLLM server, used with `openai:NAME` (`http/openai_chat.py`).
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ VLLM_SAMPLING_OPTIONS = {
     "repetition_penalty": "repetition_penalty",
     "min_new_tokens": "min_tokens",
 }
-"""Parameters that `--generation` may set: transformers' name -> vLLM's."""
+"""Parameters that `--generation` may set: the name in transformers -> the name in vLLM."""
 
 
 class VllmVLM(Backend):
-    """A local model run by vLLM. Answers come as they finish; the engine batches by itself."""
+    """A local model run by vLLM. Answers arrive as they finish; the engine makes the batches."""
 
     needs_images = True
     one_token = True
@@ -50,7 +51,12 @@ class VllmVLM(Backend):
     def __init__(self, model_id: str, settings: Settings) -> None:
         """Start the engine.
 
-        Raises BadInput if vLLM is not installed, or cannot load the model as the settings say.
+        Args:
+            model_id: Hub id or folder.
+            settings: Options for loading and generation.
+
+        Raises:
+            BadInput: If vLLM is not installed, or cannot load the model with these settings.
         """
         require("vllm", "transformers")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -71,7 +77,7 @@ class VllmVLM(Backend):
         self._check_it_sees()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Answers in the order they finish."""
+        """Yield answers in the order in which they finish."""
         return _timed(self._generate(requests))
 
     def _generate(self, requests: Sequence[Request]) -> Iterator[Response]:
@@ -96,7 +102,7 @@ class VllmVLM(Backend):
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Score each request's candidates (methods `gd` and `ps`).
 
-        Raises NotScorable where two options begin with one token (`gd`).
+        Raises NotScorable if two options begin with the same token (`gd`).
         """
         if self.processing.opened:
             self.deviate(SCORED_IN_REASONING)
@@ -104,9 +110,10 @@ class VllmVLM(Backend):
         return _timed(self._by_sequence(requests) if by_sequence else self._by_first_token(requests))
 
     def _by_first_token(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """From the probabilities of the first position after the prompt: those of a candidate's
-        first tokens summed (`gd`), or the mean log-probability of all its tokens there
-        (`ps_official`, see `network.py`).
+        """Score candidates by the probabilities at the first position after the prompt.
+
+        `gd` sums the probabilities of a candidate's possible first tokens; `ps_official` takes the
+        mean log-probability of all its tokens at that position (see `network.py`).
         """
         from vllm import SamplingParams
 
@@ -131,8 +138,10 @@ class VllmVLM(Backend):
             yield response_from_scores(requests[number], first_position_scores(logprobs, tokens[number], official))
 
     def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """The mean log-probability of each candidate's tokens, as the engine reads them after the
-        prompt. What the prefix cache holds would have no log-probability, so it is not read.
+        """Score candidates by the mean log-probability of their tokens when appended to the prompt.
+
+        Tokens read from the prefix cache would have no log-probability, so the cache is not read
+        here.
         """
         from vllm import SamplingParams
 
@@ -163,7 +172,7 @@ class VllmVLM(Backend):
                 yield response_from_scores(requests[row], [scores[row][column] for column in range(len(tokens[row]))])
 
     def _prompts(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
-        """Each request's token ids with its images as one marker each, and the images."""
+        """Return each request's token ids, with one marker per image, and its images."""
         side = self._settings.max_image_side
         return [
             {
@@ -190,8 +199,9 @@ class VllmVLM(Backend):
         return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **options)
 
     def _run(self, prompts: Sequence[Mapping[str, Any]], params: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of the prompt, the engine's output, or why it does not take this prompt), as they
-        finish.
+        """Yield (number of the prompt, output of the engine) as prompts finish.
+
+        For a prompt that the engine rejects, the output is the reason as a string.
         """
         from vllm.exceptions import VLLMClientError
 
@@ -201,7 +211,7 @@ class VllmVLM(Backend):
             for number, (prompt, param) in enumerate(zip(prompts, params, strict=True)):
                 try:
                     [name] = self._engine.enqueue([prompt], [param], lora_request=self._adapter, use_tqdm=False)
-                except VLLMClientError as error:  # it is longer than the context, or has too many images
+                except VLLMClientError as error:  # longer than the context, or too many images
                     yield number, first_line(error)
                     continue
                 # Outputs carry only the engine's counter; enqueue() returns it with a suffix.
@@ -215,9 +225,9 @@ class VllmVLM(Backend):
                 engine.abort_request(list(numbers))
 
     def _check_it_sees(self) -> None:
-        """True if the logits depend on the image.
+        """Record a deviation if the model's logits do not depend on the image.
 
-        Raises BadInput for a model that cannot answer a question about one.
+        Raises BadInput for a model that cannot answer a question about an image.
         """
         from eval_harness.models.local.self_test import probe_requests
 
@@ -233,7 +243,7 @@ class VllmVLM(Backend):
 
     @cached_property
     def several_images(self) -> bool:
-        """True if the model takes several images a question, tried out when first asked."""
+        """True if the model reads several images per question; tested on first access."""
         from eval_harness.models.local.self_test import probe_requests
 
         request, _, other_request = probe_requests()
@@ -247,13 +257,13 @@ class VllmVLM(Backend):
             return False
 
     def _are_equal(self, request: Request, other_request: Request) -> bool:
-        """True if the model's first token is as likely after either of two prompts."""
+        """Return True if the probabilities of the first token are equal after two prompts."""
         from vllm import SamplingParams
 
         params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2
         outputs = dict(self._run(self._prompts([request, other_request]), params))
         if why := next((output for output in outputs.values() if isinstance(output, str)), None):
-            raise BadInput(f"--model vllm:{self.model_id}: takes no small question: {why}")
+            raise BadInput(f"--model vllm:{self.model_id}: rejects even a small question: {why}")
         logprobs, other_logprobs = (
             {k: v.logprob for k, v in outputs[n].outputs[0].logprobs[0].items()} for n in (0, 1)
         )
@@ -277,13 +287,14 @@ class VllmVLM(Backend):
 
 
 def _failed(request: Request, why: str) -> Response:
-    """The response to a question that the engine does not take."""
-    return Response(request.question_id, request.sample, "", "failed", error=f"vLLM does not take it: {why}")
+    """Make the response to a question that the engine rejects."""
+    return Response(request.question_id, request.sample, "", "failed", error=f"vLLM rejects the question: {why}")
 
 
 def _timed(responses: Iterator[Response]) -> Iterator[Response]:
-    """The responses with the seconds since the one before: the engine works on many at a time, and
-    these add up to all of them.
+    """Yield the responses with the seconds since the previous one.
+
+    The engine works on many questions at once, so only these differences add up to the total time.
     """
     previous_time = time.perf_counter()
     for response in responses:
@@ -293,24 +304,24 @@ def _timed(responses: Iterator[Response]) -> Iterator[Response]:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise BadInput for settings that vLLM cannot honour."""
+    """Raise BadInput for settings that vLLM does not support."""
     if wrong := sorted(settings.generation.keys() - VLLM_SAMPLING_OPTIONS.keys()):
         raise BadInput(
             f"--generation: {', '.join(wrong)} cannot be set for vLLM. Available: {', '.join(VLLM_SAMPLING_OPTIONS)}."
         )
     if isinstance(settings.thinking, int):
         raise BadInput(
-            f"--thinking {settings.thinking}: with --model vllm: it is on or off. Bound answers with --max-tokens."
+            f"--thinking {settings.thinking}: for --model vllm: give on or off, and limit answers with --max-tokens."
         )
     for name in ("attn_implementation", "device_map"):
         if getattr(settings, name) is not None:
-            raise BadInput(f"--model-args {name}: is for transformers. Leave it out, or give vLLM's own argument.")
+            raise BadInput(f"--model-args {name}: only for transformers. Leave it out, or give vLLM's own argument.")
 
 
 def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
-    """(processor, the output limit of the model's generation config).
+    """Return (processor, output limit in the model's generation config).
 
-    Raises BadInput if they cannot be had.
+    Raises BadInput if the processor cannot be loaded.
     """
     from transformers import GenerationConfig
 
@@ -323,7 +334,7 @@ def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
 
 
 def load_adapter(adapter: str | None) -> Any:
-    """The LoRA adapter as the engine takes it. Raises BadInput if it cannot be had."""
+    """Load the LoRA adapter for the engine. Raises BadInput if it cannot be loaded."""
     if adapter is None:
         return None
     from huggingface_hub import snapshot_download
@@ -339,9 +350,10 @@ def load_adapter(adapter: str | None) -> Any:
 
 
 def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any) -> Any:
-    """The engine. Raises BadInput in vLLM's own words where it does not start."""
+    """Start the engine. If it does not start, raises BadInput with vLLM's own message."""
     from vllm import LLM
 
+    # The user's engine arguments come last, so they win.
     options: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True, **settings.engine}
     if adapter is not None:
         options |= {"enable_lora": True, "max_lora_rank": _rank(Path(adapter.lora_path))}
@@ -353,11 +365,11 @@ def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any
         return LLM(
             model=model_id, dtype=settings.dtype or "auto", trust_remote_code=settings.trust_remote_code, **options
         )
-    except Exception as error:  # vLLM raises what its parts raise, from other processes too
+    except Exception as error:  # vLLM passes on whatever its parts raise, in any of its processes
         raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {describe_error(error)}") from error
 
 
 def _rank(adapter: Path) -> int:
-    """The smallest rank the engine can make room for that holds the adapter's."""
+    """Return the smallest maximum rank that the engine offers and that the adapter fits into."""
     rank = int(json.loads((adapter / "adapter_config.json").read_bytes())["r"])
     return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), 512)

@@ -211,7 +211,9 @@ def test_only_prompts_longer_than_the_context_fail(workdir):
     for method in methods:
         failed = {key: line for key, line in records[method].items() if line["status"] == "failed"}
         assert 0 < len(failed) < len(expected[method])
-        assert all("vLLM does not take it: " in line["error"] and "244" in line["error"] for line in failed.values())
+        assert all(
+            "vLLM rejects the question: " in line["error"] and "244" in line["error"] for line in failed.values()
+        )
         fit = records[method].keys() - failed.keys()
         all_equal, difference = compared(
             f"those that fit, {method}",
