@@ -34,7 +34,7 @@ ADJECTIVE = (
     r"|noted|showed|revealed|patient|content|extent|reported|mentioned|described)\b)"
     r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
 )
-"""An adjective that leaves an option the same option ("a solitary pulmonary nodule")."""
+"""An adjective that does not change which option is meant ("a solitary pulmonary nodule")."""
 TRAILING_ADJECTIVES = re.compile(rf"(?<![a-z-])(?:{ADJECTIVE}\s+){{1,3}}$")
 # Articles of the languages whose commonest answer phrases are read.
 ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
@@ -74,7 +74,7 @@ DENIAL_WORD = re.compile(
     r"\b(?:not|nor|neither|never|wrong|incorrect|false|except|least|unlikely|exclud\w+"
     r"|eliminat\w+|reject\w+|ruled out)\b"
 )
-"""Denial in the lead-in of an option on its own line."""
+"""Denial in the words that lead to an option on its own line."""
 ANSWER_QUALIFIER = (
     r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only"
     r"|likely"
@@ -131,8 +131,9 @@ ANSWER_STATEMENT_LEAD = re.compile(
     rf"|\bmake that\b))+\s*|no,\s+"
     rf"|{ANSWER_QUALIFIER}{ANSWER_WORD}{UP_TO_LINKING_VERB}){GAP_BEFORE_OPTION}$"
 )
-"""Names the answer outright ("Answer: B"); takes precedence over intermediate conclusions ("so it
-is B").
+"""Names the answer outright ("Answer: B").
+
+Takes precedence over intermediate conclusions ("so it is B").
 """
 # Conclusions and choices: weaker than an outright answer statement.
 STATEMENT_LEAD = re.compile(
@@ -180,7 +181,7 @@ BARE_LEAD = re.compile(
     rf"{CLAUSE_OPENING}(?:ist\s+)?(?:{ADVERB}"
     rf"|{ARTICLE})*+(?:{OPTION_NOUN}\s*)?(?:{ADJECTIVE}\s+){{0,3}}[\"'*(\[]*$"
 )
-"""Start of a clause, optionally followed by "option"."""
+"""Start of a clause, with no more than articles, adjectives or "option" before the option."""
 # A ticked box or check mark before the option.
 TICK_LEAD = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]"
@@ -391,7 +392,9 @@ OPTION_MODIFIERS = (
     rf"|acute)\s+)*+"
     rf"(?:{ADJECTIVE}\s+){{0,3}}(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:mid-)?"
 )
-"""Between verb and option: articles, generic words, adjectives ("a benign nevus"), synonyms
+"""Words allowed between verb and option.
+
+Articles, generic words, adjectives ("a benign nevus"), and a synonym before the option in brackets
 ("kneecap (patella)").
 """
 SEEING_CLAUSE = (
@@ -423,7 +426,7 @@ CONDITIONAL_LEAD = re.compile(
     rf"\W*(?:[^,;]{{1,80}},\s+)?if\s+(?!i\b|we\b)[^,;]{{3,100}},\s+{SUBJECT}\s*(?:will"
     rf"|would)\s+(?:{ADVERB})*$"
 )
-"""Before an option that is a verb: the consequence of a condition."""
+"""Before an option that is a verb, in the consequence of a condition ("If ..., the lens will")."""
 COPULA_LEAD = re.compile(
     rf"{CLAUSE_OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP_BEFORE_OPTION}$"
     rf"|(?:(?![不没非错])[^.,;:])*[是为]\s*$"
@@ -462,9 +465,7 @@ GENERIC_NOUN_FOLLOWS = re.compile(
     r"|mri|ct|x-ray|bone"
     r"|artery|vein|lobe|lung|cancer|tumou?r|quadrant|corner|half|segment|portion|part))+(?![\w-])"
 )
-"""Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan").
-
-"""
+"""Generic nouns after an option's text that do not change its meaning ("coronal view")."""
 SIDED_NOUN_FOLLOWS = re.compile(
     r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|appears?|would|could|may|might|can|should|will"
     r"|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
@@ -480,8 +481,9 @@ COUNTED_NOUN_FOLLOWS = re.compile(
 UNIT_FOLLOWS = re.compile(rf"(?: ?°|{UNIT_SUFFIX.pattern}(?:\^?[23])?)(?!\w)")
 """The unit after a number that has its letter before it."""
 LETTER_THEN_SENTENCE = re.compile(r"\W?[A-Z]\W{0,2}\.\W{0,2}\s[A-Z]\w+ (?!\W)")
-"""A letter and a full stop, then a sentence that starts with the same option ("(A). Salami has
-...").
+"""A letter and a full stop, then a sentence that starts with that option.
+
+For example "(A). Salami has ...".
 """
 UNPUNCTUATED_SENTENCE = re.compile(r"\s[A-Z][a-z]+\s[a-z]")
 """A sentence that starts without a full stop before it ("(B) 45 minutes The bus leaves ...")."""
@@ -492,7 +494,7 @@ IMAGE_SUBJECT_LEAD = re.compile(
     r"|befund|answer|picture"
     r"|photo|slide|structure|side|lesion|statement|claim)s?\b[^,;]*$"
 )
-# After it another option is only a neighbour or a contrast.
+# After such a word, another option is only a neighbour or a contrast.
 CONTRAST_WORD = re.compile(
     r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior"
     r"|lies"

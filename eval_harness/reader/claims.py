@@ -1,9 +1,10 @@
 """Find the claims that a response makes about its options, with a closed grammar.
 
 A claim is a clause that names an option as the answer, or as a finding that is seen. A mention of
-an option counts as a claim only if both its context before, from the start of the clause, and its
-context after match a pattern of `claim_forms.py`. Any other statement about an option (it is next
-to something, somebody suspects it, it is to be excluded) matches no pattern and claims nothing.
+an option counts as a claim only if the context before it (from the start of the clause) and the
+context after it both match a pattern of `claim_forms.py`. Any other statement about an option (it
+is next to something, somebody suspects it, it is to be excluded) matches no pattern and claims
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class OptionClaim:
     Attributes:
         kind: Name of the rule that found the claim.
         offset: Character offset of the mention in the normalized response.
-        options: Positions of the options claimed; empty if it is ambiguous which one is meant.
+        options: Positions of the options claimed; empty if it is unclear which one is meant.
     """
 
     kind: Kind
@@ -88,8 +89,9 @@ def find_claims(response: PlainResponse) -> Iterator[OptionClaim]:
 
 
 def _denies(lead: str) -> bool:
-    """Return True if the last clause before an option on its own line denies it ("To be
-    excluded:").
+    """Return True if the last clause before an option on its own line denies it.
+
+    For example "To be excluded:".
     """
     return forms.DENIAL_WORD.search(re.split(r"[,;]|\bbut\b", lead)[-1]) is not None
 
@@ -141,7 +143,7 @@ def _and_another(response: PlainResponse, index: int) -> bool:
 def _list_item_starts(response: PlainResponse) -> set[int]:
     """Return the start offsets of mentions that are items of a lettered option list.
 
-    The position of such a mention alone does not make it a claim.
+    To be an item of a list does not make a mention a claim.
     """
     line_labels = [
         mention
@@ -216,7 +218,7 @@ def _classify_mention(response: PlainResponse, index: int, lead_text: str, item_
             return "answer statement"
         if mention.start not in item_starts and lead.matches(forms.STATEMENT_LEAD):
             return "statement"
-    # Items of a list and rejected options support no weaker claim.
+    # For items of a list and rejected options, the weaker forms below do not count.
     if is_rejected or mention.start in item_starts:
         return None
     if (
@@ -304,8 +306,9 @@ def _adversative_end(lead: str) -> int:
 
 
 def _ends_after(response: PlainResponse, mention: Mention, tail: str) -> bool:
-    """Return True if the option phrase ends at the mention and does not continue ("A or B",
-    "A-lines").
+    """Return True if the option phrase ends at the mention and does not continue.
+
+    It continues in "A or B" and "A-lines".
     """
     word = response.lowered[mention.start : mention.end]
     if (response.options.yes_no and not mention.letter and " " not in word) or word in (
@@ -415,7 +418,7 @@ def _stands_alone(response: PlainResponse, index: int) -> bool:
 def _continues_list(response: PlainResponse, index: int, has_list: bool) -> bool:
     """Return True if a line that contains only an option is an item of a list.
 
-    The adjacent line above or below then is an item for another option.
+    The line above or below it is then an item with another option.
     """
     mention = response.mentions[index]
     if response.multiple:
@@ -432,6 +435,7 @@ def _continues_list(response: PlainResponse, index: int, has_list: bool) -> bool
 
 
 def _is_seen(response: PlainResponse, mention: Mention, lead: _Lead, tail: str, is_closed: bool) -> bool:
+    """Return True if the clause reports an option's text as seen."""
     if _is_agreement(response, mention, lead.text):
         return False
     is_only_option = response.is_only_text(mention)

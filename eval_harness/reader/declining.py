@@ -1,4 +1,4 @@
-"""Detect responses that decline to answer: because of the model, the image or the question.
+"""Detect responses that decline to answer, because of the model, the image or the question.
 
 Several languages are covered. Not finding something is not declining: "I cannot see any nodule"
 denies the nodule (`yes_no.py`).
@@ -28,7 +28,7 @@ _QUESTION_WORD = r"(?:whether|if|which|what|how|where|when|who)\b"
 _INFORMATION_NOUN = r"(?:information|details?|context|data|labels?|clues?|history|resolution|quality|means|basis)\b"
 _DECLINING = re.compile(
     r"\b(?=[a-z])(?:" + "|".join((
-        # of itself
+        # the model cannot or will not answer
         r"(?:i(?:'m| am)|we(?:'re| are)) (?:very |so |truly "
         r"|really )?(?:sorry,? (?:but )?i\b(?! (?:made|was"
         r"|meant))|unable"
@@ -53,7 +53,7 @@ _DECLINING = re.compile(
         r"|told))\b",
         rf"(?:not possible|impossible|no way|unable|not able"
         rf"|too \w+) (?:for \w+ )?to (?:\w+ly )?{_KNOWING_VERB}\b",
-        # of the image or of the question
+        # the image or the question does not suffice
         r"without (?:the|an|seeing the) image\b|no image (?:was|is|has been)? ?(?:provided"
         r"|attached|available"
         r"|given|shown|included)\b",
@@ -136,9 +136,7 @@ MEDICAL_CAVEAT = re.compile(
 )
 """A model's caveat beside an answer ("While I cannot give a diagnosis, the image shows a cyst")."""
 _EDGE_LENGTH = 1000
-"""Characters at the beginning and end of a response in which it may decline; in between it reasons.
-
-"""
+"""Characters at each end of a response in which declining is searched; the middle is reasoning."""
 
 
 def _edges(lowered: str) -> str:

@@ -1,8 +1,8 @@
 """Build the prompts of a judge model and parse its replies.
 
-The judge reads what the rules leave unread, or decides which option a free text is closer to
-(MediConfusion, method `ff`). It sees the question, the options and the response, never the key. See
-also: which answers it is asked about (`derive/reading.py`), the requests (`runs/run_scoring.py`).
+The judge reads responses that the rules leave unread, or decides which option a free text is closer
+to (MediConfusion, method `ff`). It sees the question, the options and the response, never the key.
+See also: which answers it reads (`derive/reading.py`), the requests (`runs/run_scoring.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.reader.rules import Reading, read_choice
 
 MIN_SCORE_GAP = 3
-"""MediConfusion's score gap: the closer option must lead by this much (paper A.4; its best-of-N
-oracle uses 2).
-"""
+"""Points by which the closer option must lead (MediConfusion, A.4; its best-of-N oracle uses 2)."""
 NO_JUDGE_DEVIATION = "no judge: free-form answers were matched with the options by rules"
 """Deviation recorded for a free-form run that no judge has read."""
 NOT_UNDERSTOOD_RULE = "judge: reply not understood"
@@ -43,8 +41,9 @@ _FEEDBACK = (
     "the following format:\n"
     "A: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
 )
-"""MediConfusion's free-form judge, system message and prompt: appendix A.4, line breaks as the
-authors' prompt file (`conversion`).
+"""Prompt of MediConfusion's free-form judge (appendix A.4), used with `_SYSTEM`.
+
+The line breaks are those of the authors' prompt file (`conversion`).
 """
 FREE_FORM_TEMPERATURE = 0.7
 
@@ -85,7 +84,7 @@ def judge_record(judge: str, base_url: str | None, method: str) -> dict[str, Any
         method: The run's method, which decides the prompt.
 
     Raises:
-        BadInput: `judge` has another form.
+        BadInput: If `judge` has another form.
     """
     if not judge.startswith(("openai:", "azure:")) or judge.endswith(":"):
         raise BadInput(
@@ -112,17 +111,17 @@ def read_extraction(reply: str, options: Sequence[str], question_type: str) -> R
     """Read the option(s) that the judge's reply names, or the "none" that the prompt asks for.
 
     Args:
-        reply: The judge's reply, read as a model's response is.
+        reply: The judge's reply; it is read like a model's response.
         options: Option texts in the order shown.
         question_type: `single`, `multiple` or `yes_no`.
     """
-    # The judge sees letters before "yes" and "no", too, and may say "none", which is one more
+    # The judge's prompt puts letters before yes and no, too, and allows "none", which is one more
     # choice than the question has.
     choices = [*options, _NONE][: len(LETTERS)] if _NONE in reply.lower() else options
     reading = read_choice(reply, choices, "multiple" if question_type == "multiple" else "single")
     if reading.choice == (len(options),):
         return Reading((), "irrelevant", "judge: none")
-    # An option "None of the above" counts by its letter: the words alone may as well say that no
+    # An option "None of the above" counts only by its letter: the words may also mean that no
     # option was chosen.
     unclear = any(
         place == len(options)
@@ -144,7 +143,7 @@ def closeness_prompt(question: str, options: Sequence[str], response: str, turn:
         turn: Distinguishes repeated requests.
 
     Raises:
-        BadInput: There are not exactly two options.
+        BadInput: If there are not exactly two options.
     """
     if len(options) != 2:
         raise BadInput(f"method ff: the judge compares two options, and this question has {len(options)}.")
@@ -189,7 +188,7 @@ def _scores(reply: str) -> tuple[float, float] | None:
 def _official_scores(reply: str) -> tuple[float, float] | None:
     """Parse the scores as the authors do: integers in the first two lines, "A: 7" and "B: 3".
 
-    Anything else stops their program; here it returns None.
+    Any other reply makes the authors' program fail; here it gives None.
     """
     lines = reply.replace("\n\n", "\n").split("\n")
     try:

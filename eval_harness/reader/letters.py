@@ -1,7 +1,7 @@
 """Find option letters in a response, in any notation.
 
-The article A, the pronoun I and letters within names are not option letters. Positions are those of
-the options shown; -1 denotes a letter outside them.
+The article A, the pronoun I and letters within names are not option letters. Positions refer to the
+options in the order shown; -1 stands for a letter outside them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataset_builders.schema import LETTERS
 from eval_harness.reader.text import CJK_RANGES
 
 Positions = tuple[int, ...] | None
-"""Result of a rule: positions; () for several options without a decision; None if it does not
-apply.
+"""Result of a rule: positions; () for several options without a decision.
+
+None if the rule does not apply.
 """
 
 OPENING_MARKS, CLOSING_MARKS = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
@@ -50,7 +51,7 @@ def find_letters(text: str, lowered: str, offsets: Iterable[int]) -> Iterator[re
 
     Args:
         text: The normalized response.
-        lowered: The same in lower case.
+        lowered: The same text in lower case.
         offsets: Offsets of the single-letter words.
 
     Yields:
@@ -77,6 +78,7 @@ def find_letters(text: str, lowered: str, offsets: Iterable[int]) -> Iterator[re
 
 
 def _is_article(text: str, lowered: str, start: int, end: int) -> bool:
+    """Return True if a capital A is the English article."""
     quoted = start > 0 and text[start - 1] in "\"'([{<「" and not text[end : end + 1].isspace()
     return (
         not quoted
@@ -87,7 +89,7 @@ def _is_article(text: str, lowered: str, start: int, end: int) -> bool:
 
 AFTER_OPTION = re.compile(r"\b(?:option|choice|answer|letter|opción|opção|opzione|antwort|alternativa|选项)s? ?$")
 _BEGINS_LINE = re.compile(r"(?:^|\n|answer|option|choice|is|:)[\s\"'(\[:*]*$")
-"""Before a small letter that is an option ("answer: b")."""
+"""Before a lower-case letter that names an option ("answer: b")."""
 
 
 _NOTHING_BUT_LETTERS = re.compile(
@@ -110,7 +112,7 @@ def parse_letters_only(text: str, option_count: int, multiple: bool) -> Position
     Args:
         text: The text.
         option_count: Number of options.
-        multiple: Whether several answers are allowed; then also "ACD".
+        multiple: Whether several answers are allowed; then "ACD" is read, too.
     """
     if len(text) > 200 or _CROSS.search(text):
         return None

@@ -64,7 +64,7 @@ _ALTERNATIVE_CONJUNCTIONS = frozenset(
 
 
 MAX_MENTIONS = 40
-"""Maximum mentions analysed per response; more indicate a model caught in a loop."""
+"""Maximum number of mentions analysed per response; a model in a loop produces more."""
 
 
 class PlainResponse:
@@ -136,8 +136,8 @@ class PlainResponse:
     def single_mentions(self) -> list[Mention]:
         """Mentions of single options in text order, capped at MAX_MENTIONS.
 
-        Beyond the cap the first quarter and the last three quarters are kept, since conclusions
-        come last.
+        If there are more, a quarter of the cap is kept from the start and the rest from the end,
+        since conclusions come last.
         """
         mentions = _merge_letters_and_texts(self._letters() if self.lettered else [], self._texts(), self.lowered)
         if self.options.duplicate_texts:
@@ -227,7 +227,7 @@ class PlainResponse:
                 )
             )
         lowercase = [mention for mention in mentions if not mention.bracketed and self.text[mention.end - 1].islower()]
-        # Three or more lower-case letters are the variables of a formula.
+        # Three or more lower-case letters are taken for the variables of a formula.
         return mentions if len(lowercase) < 3 else [mention for mention in mentions if mention not in lowercase]
 
     def _texts(self) -> list[Mention]:
@@ -250,6 +250,7 @@ _NOT_PROSE = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|
 
 
 def _prose_of_gap(gap: str) -> str:
+    """Return the words between two list items that are neither markers nor conjunctions."""
     return _NOT_PROSE.sub("", gap)
 
 
@@ -298,6 +299,7 @@ def _merge_letters_and_texts(letters: list[Mention], texts: list[Mention], lower
 
 
 def _is_label_of(letter: Mention, text: Mention, lowered: str) -> bool:
+    """Return True if a letter directly precedes an option's text as its label."""
     gap = _LABEL_GAP.match(lowered, letter.end)
     if gap is None or not letter.end < text.start <= gap.end():
         return False

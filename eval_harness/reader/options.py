@@ -106,6 +106,7 @@ _EVERYDAY_ABBREVIATIONS = word_set(
     "mi nos se si "
     "son su te tu un und ist der die das oh ok hi dr mr"
 )
+"""Everyday words that are not taken for abbreviations in lower case."""
 _MODALITIES = (
     ("ct", "computed tomography", "computer tomography"),
     ("mri", "magnetic resonance imaging", "magnetic resonance", "mr imaging", "mr"),
@@ -119,8 +120,9 @@ _MODALITIES = (
 _NONE_OF_THE_ABOVE = ("none", "of", "the", "above")
 """`text.normalize_text` rewrites "none of these options" and similar phrases to this one."""
 COMMON_WORDS = word_set("yes no none all both true false other unknown present absent up down in out on off a an the")
-"""Options that are everyday words; on their own they count only as a full response or in a stated
-answer.
+"""Options that are everyday words.
+
+They count only as a complete response or in a stated answer.
 """
 _FORMULA_WORDS = word_set(
     "mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min h hu pi minute hour day week "
@@ -189,8 +191,9 @@ class OptionTexts:
 
     @cached_property
     def yes_no(self) -> tuple[str, ...]:
-        """`yes` and `no` in option order if these (or true and false) are the two options, else
-        empty.
+        """`yes` and `no` in option order if these (or true and false) are the two options.
+
+        Otherwise empty.
         """
         leads = tuple({"true": "yes", "false": "no"}.get(words[0], words[0]) if words else "" for words in self.words)
         return leads if set(leads) == {"yes", "no"} and self.count == 2 else ()

@@ -76,7 +76,8 @@ class SplitResponse:
 
     Attributes:
         reasoning: The marked reasoning; None if nothing is marked as reasoning.
-        answer: The answer. If `unfinished`, only the text before the reasoning, mostly empty.
+        answer: The answer. If `unfinished`, only the text before the reasoning, which is mostly
+            empty.
         unfinished: Whether the text stops inside the reasoning.
     """
 
@@ -88,9 +89,9 @@ class SplitResponse:
 def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
     """Split a response into its reasoning and its answer. Never raises.
 
-    The answer is what follows the last end of a reasoning. If a reasoning is never closed, an
+    The answer is what follows the last end of reasoning. If reasoning is never closed, an
     answer in `<answer>` tags or in a box at the end of the text still counts; otherwise only the
-    text before it.
+    text before the reasoning.
 
     Args:
         text: The response.
@@ -136,8 +137,9 @@ def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
 
 
 def _last_span_outside(text: str, tags: list[re.Match[str]], opened: bool) -> tuple[int, int] | None:
-    """Return (start, end) of the last stretch with content outside a reasoning, before the last
-    tag.
+    """Return (start, end) of the last stretch outside reasoning that has content.
+
+    Only stretches before the last tag are considered.
     """
     span, start = None, None if opened or _is_end_tag(tags[0]) else 0
     for tag in tags:
@@ -167,7 +169,7 @@ def _strip_tags(text: str) -> str:
 
 
 def _split_unclosed(prefix: str, text: str, start: int) -> SplitResponse:
-    """Split a text with a reasoning that starts at text[start] and is never closed.
+    """Split a text whose reasoning starts at text[start] and is never closed.
 
     `prefix` is the text before the reasoning.
     """
@@ -192,11 +194,12 @@ def _find_marked_answer(text: str, start: int) -> int | None:
 
 
 def _split_thought_line(text: str) -> SplitResponse:
-    """Split a response without delimiters: "Thought: ..." up to its last line "Answer: ..." is
-    reasoning.
+    """Split a response without delimiters at its last line "Answer: ...".
 
-    Without such a line the end of the thought is unknown: the text stays whole, and `unfinished`
-    means that only an explicit answer may be read from it.
+    What follows "Thought:" up to that line is reasoning. Without such a line the end of the thought
+    is
+    unknown: the text stays whole, and `unfinished` means that only an explicit answer may be read
+    from it.
     """
     thought = _THOUGHT_START.match(text)
     if thought is None:

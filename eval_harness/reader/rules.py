@@ -1,8 +1,8 @@
 """The rules that read a response, as one table (`RULES`), and `read_choice`.
 
-What a response states decides: its full text, a marked answer, the claims of its sentences
-(`claims.py`), yes and no, declining. Claims of one rank must agree, or those after the last
-correction must; otherwise nothing is read.
+A response is read by what it states: its full text, a marked answer, the claims of its sentences
+(`claims.py`), yes and no, declining. Claims of equal rank must agree, or at least those after the
+last correction; otherwise nothing is read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Rule:
 
     Attributes:
         name: Stored in `answers.parquet` (column `rule`).
-        stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`.
+        stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`;
+        `implied` ones read what is not stated as the answer.
         decides: When the rule applies.
         example: A response that it reads.
     """
@@ -81,8 +82,10 @@ RULES = (
 """Every rule, in order of precedence."""
 _OUTRIGHT_KINDS = ("answer statement", "leading option", "last line")
 MAX_RESPONSE_CHARACTERS = 8_000
-"""Longer responses are clipped: the first quarter and the last three quarters of this length are
-read.
+"""Maximum number of characters read.
+
+Of longer responses, the first quarter of this number is kept from the beginning and the rest from
+the end.
 """
 
 
@@ -107,7 +110,8 @@ def read_choice(
         message instead of a response).
 
     Raises:
-        BadInput: More than 26 options, an unknown question type, or values that are not strings.
+        BadInput: If there are more than 26 options, the question type is unknown, or a value is not a
+            string.
 
     >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
     Reading(choice=(1,), status='answered', rule='statement')
@@ -161,7 +165,7 @@ _TRAILING_A = re.compile(
 )
 """An "A" that begins the word the output limit cut off ("Let us see. A")."""
 _YES_NO_LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
-"""A letter that a prompt put before yes or no."""
+"""An option letter before yes or no, taken over from a prompt."""
 
 
 def _clip_middle(text: str, max_characters: int) -> str:
@@ -261,8 +265,9 @@ def _explicit_reading(response: PlainResponse, raw: str, stated: list[OptionClai
 
 
 def _read_marked(response: PlainResponse, marked: list[str], stated: list[OptionClaim]) -> Reading:
-    """Read JSON fields, `<answer>` tags and boxes: all must contain one option, and no
-    statement may name another.
+    """Read JSON fields, `<answer>` tags and boxes.
+
+    All of them must contain one and the same option, and no statement may name another.
     """
     readings = [
         _read_answer(
@@ -286,9 +291,10 @@ def _read_marked(response: PlainResponse, marked: list[str], stated: list[Option
 
 
 def _select_decisive_claims(response: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
-    """Select the claims that decide where claims disagree.
+    """Select the claims that decide if claims disagree.
 
-    Those after the last correction, and of these the ones that name the answer outright.
+    They are the claims after the last correction, and among these the ones that name the answer
+    outright.
     """
     if len({claim.options for claim in stated}) > 1:
         corrections = reversed([correction.start() for correction in CORRECTION.finditer(response.lowered)])
@@ -376,7 +382,7 @@ def _parse_option_only(response: PlainResponse) -> tuple[int, ...] | None:
         letter_positions == (-1,)
         and (letter_option := texts.single_letter_options.get(text.strip("\"'()[]{}.,:;! ").lower())) is not None
     ):
-        return (letter_option,)  # blood group O, where no option has that letter
+        return (letter_option,)  # blood group O, if no option has the letter O
     position = texts.find_exact(text) if len(text) <= 2 * texts.max_length + 60 else None
     if position is not None:
         return (
@@ -416,7 +422,7 @@ def _last_answer(response: PlainResponse) -> tuple[int, ...] | None:
 def _declining_option(response: PlainResponse) -> int | None:
     """Return the option that itself declines ("cannot be determined"), if the response does so too.
 
-    The response must not name another option.
+    None if the response names another option.
     """
     position = _find_declining_option(response.options)
     if position is None or not (declines(response.lowered) or is_unknowable(response.lowered)):

@@ -1,8 +1,7 @@
-"""Normalize a response: strip chat markers and markup, unify signs and units, find the marked
-answer.
+"""Normalize a response and find its marked answers.
 
-Reasoning has already been removed (`reasoning.py`). `normalize_text` keeps line breaks and letter
-case.
+Strips chat markers and markup, and unifies signs and units. Reasoning has already been removed
+(`reasoning.py`). `normalize_text` keeps line breaks and letter case.
 """
 
 from __future__ import annotations
@@ -42,9 +41,7 @@ _AI_CAVEAT = re.compile(
     r" (?:i am|i'm|as) (?:only |just )?an ai\b[^.!\n]*[.!]?",
     re.IGNORECASE,
 )
-"""A model's caveat about itself ("It is important to note that I am an AI and cannot diagnose.").
-
-"""
+"""A model's caveat about itself ("Please note that I am an AI and cannot diagnose.")."""
 
 
 def _normalize_unicode(text: str) -> str:
@@ -134,8 +131,9 @@ _LATEX_REPLACEMENTS = _compile_replacements(
     ("\\", r"\\(?:left|right|displaystyle|quad|qquad|[()\[\] ])", " "),
     ("\\", r"\\([%$&#_{}])", r"\1"),
 )
-"""LaTeX replacements in order: a marker that the lower-case text must contain, pattern,
-replacement.
+"""LaTeX replacements, in order.
+
+Each has a marker that the lower-case text must contain, a pattern and its replacement.
 """
 _MARKUP = (
     ("_", re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")),
@@ -187,8 +185,9 @@ _NUMBER_REPLACEMENTS = _compile_replacements(
     (" to ", r" to (?<=\d to )(?=\d)", "-"),
     ("between ", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
 )
-"""Unify comparisons, percent, degrees and units next to numbers; same form as _LATEX_REPLACEMENTS.
+"""Unify comparisons, percent, degrees and units next to numbers.
 
+Of the same form as _LATEX_REPLACEMENTS.
 """
 
 
@@ -333,7 +332,7 @@ def extract_marked_answers(text: str) -> list[str]:
 def _answer_field_values(text: str) -> list[str]:
     """Return the values of the fields named answer (choice, prediction, ...).
 
-    Of a JSON object without such a field: its only label (class, ...), or its only field that is
+    For a JSON object without such a field: its only label (class, ...), or its only field that is
     true, false, yes or no.
     """
     fields = [field["value"] for field in _JSON_ANSWER_FIELD.finditer(text, text.find("{"))]
@@ -395,7 +394,7 @@ _ERROR_WORDS = (
     "error", "exception", "fail", "traceback", "http", "gateway", "unavailable", "request", "limit", "quota", "length", "connection",
     "timed", "memory", "api", "retries", "status",
 )  # fmt: skip
-"""Every error text contains one of these: a cheap test before the pattern."""
+"""Every error text contains one of these words: a cheap test before the pattern is tried."""
 
 
 def is_error_text(text: str) -> bool:

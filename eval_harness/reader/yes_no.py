@@ -1,4 +1,4 @@
-"""Read yes or no from a response, and a denial without the word.
+"""Read yes or no from a response, or a denial without either word.
 
 Every function takes a normalized text. The question is not considered: "There is an effusion on the
 right" may affirm or deny it, and is left to a judge.
@@ -80,8 +80,9 @@ _RESTRICTION = re.compile(
     r"|\b(?:but|yet|however|except|although|though|instead)\b"
     r"(?!,? (?:it is (?:also )?(?:important|essential|crucial|worth)|please)\b)"
 )
-"""A denial followed by a finding ("No pneumothorax, but there is an effusion"): ambiguous without
-the question.
+"""A denial followed by a finding ("No pneumothorax, but there is an effusion").
+
+Without the question, it is ambiguous.
 """
 _CONCLUSION = re.compile(r"(?:[.\n]\s*(?:therefore|thus|hence|so),\s+)([^.\n]+)[.\n]?\s*$")
 _DENIED_NOUN_PHRASE = re.compile(
@@ -122,7 +123,7 @@ def parse_bare_yes_no(text: str) -> str | None:
 
 
 def is_denial(text: str) -> bool:
-    """Return True if a response begins or concludes with a denial, or is nothing else.
+    """Return True if a response begins or concludes with a denial, or consists of one.
 
     For example "There is no nodule ...", "No nodules."
     """

@@ -162,7 +162,7 @@ class Parameters:
         return {name: changed for name, changed in forms.items() if name in sent}
 
     def all_omitted(self, form: RequestForm) -> list[RequestForm]:
-        """Return forms without optional parameters: with the renamed output limit, and with none."""
+        """Return forms without optional parameters: first with an output limit, then without."""
         bare = replace(form, limit_name=LIMIT_NAMES[1]).without("temperature", "seed", "top_logprobs")
         return [bare, bare.without("max_tokens")]
 
