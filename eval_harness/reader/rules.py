@@ -54,7 +54,7 @@ class Rule:
     Attributes:
         name: Stored in `answers.parquet` (column `rule`).
         stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`;
-        `implied` ones read what is not stated as the answer.
+            `implied` ones read what is not stated as the answer.
         decides: When the rule applies.
         example: A response that it reads.
     """
@@ -110,8 +110,8 @@ def read_choice(
         message instead of a response).
 
     Raises:
-        BadInput: If there are more than 26 options, the question type is unknown, or a value is not a
-            string.
+        BadInput: If there are more than 26 options, the question type is unknown, or a value is not
+            a string.
 
     >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
     Reading(choice=(1,), status='answered', rule='statement')
