@@ -1,8 +1,9 @@
-"""Files that a store writes beside a `result.json`: acceptance, notes, withdrawal.
+"""Define the files that a store adds to a result: acceptance, withdrawal and notes.
 
 A submission never contains them. `acceptance.json`: who submitted the result, when it was added and
 who verified it. `withdrawn.json`: who withdrew it, and why. `note-*.json`: notes on it. A result
-without an acceptance was not verified: a board derives its numbers itself and marks it unverified.
+without an acceptance was not verified: a board computes its scores itself and marks it as
+unverified.
 
 See also: who may write these files (`folder_store.py`, `pull_requests.py`, `notes.py`).
 """
@@ -30,7 +31,7 @@ MAX_BYTES = 64 << 10
 
 
 def _check_plain_text(text: str) -> str:
-    """Accept one line of printable text, which the board and comments show verbatim."""
+    """Check that a text is one printable line: the board and comments show it verbatim."""
     # isprintable() also excludes control and bidirectional formatting characters.
     if not 1 <= len(text) <= MAX_TEXT or not text.isprintable() or text != " ".join(text.split()):
         raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single spaces")
@@ -38,11 +39,11 @@ def _check_plain_text(text: str) -> str:
 
 
 PlainText = Annotated[str, AfterValidator(_check_plain_text)]
-"""One line of printable text, as `_check_plain_text` accepts it."""
+"""One line of printable text (`_check_plain_text`)."""
 
 
 class _Record(BaseModel):
-    # Unknown fields are refused: a file of a newer version must not be half understood.
+    # Unknown fields are refused, lest a file of a newer version be understood only in part.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: SchemaVersion = SCHEMA_VERSION
@@ -88,15 +89,16 @@ class Note(_Record):
 
     @property
     def file_name(self) -> str:
-        """`note-` and a digest of the note: only identical notes share a name."""
+        """`note-` and a digest of the note, so that only identical notes share a name."""
         content = json.dumps([self.account, self.written_at, self.text])
         return f"note-{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything that a store records about one result. `acceptance` is None if it was not
-    verified.
+    """Everything that a store records about a result.
+
+    `acceptance` is None if the result was not verified.
     """
 
     acceptance: Acceptance | None = None
@@ -105,15 +107,17 @@ class Provenance:
 
 
 def read_acceptance(folder: Path) -> Acceptance | None:
-    """Return the acceptance of the result in `folder`, or None. Raises BadInput if it is
-    damaged.
+    """Return the acceptance of the result in `folder`, or None.
+
+    Raises BadInput if the file is damaged.
     """
     return _read_record(folder / ACCEPTANCE, Acceptance)
 
 
 def read_withdrawal(folder: Path) -> Withdrawal | None:
-    """Return the withdrawal of the result in `folder`, or None. Raises BadInput if it is
-    damaged.
+    """Return the withdrawal of the result in `folder`, or None.
+
+    Raises BadInput if the file is damaged.
     """
     return _read_record(folder / WITHDRAWN, Withdrawal)
 
@@ -162,7 +166,7 @@ def utc_now() -> str:
 
 
 def local_account() -> str:
-    """Return this machine's user, who submits to a folder store unless `--account` is given."""
+    """Return the user name on this machine, the submitter to a folder store without `--account`."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # in a container the user id may have no name

@@ -1,8 +1,8 @@
 """Format results as text.
 
-The summary of a run: its headline score or why it has none, every score with interval, chance level
-and verdict, the number of unread answers with examples, and the command with which a judge model
-reads them.
+The summary of a run contains its headline score or why it has none; every score with interval,
+chance level and verdict; the number of unread answers with examples; and the command that lets a
+judge model read them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _VERDICT_PHRASES = {
 
 
 def ordered_metrics(result: Result, all_metrics: bool = False) -> list[str]:
-    """Return the metrics of a result, the headline metric first, then the benchmark's own.
+    """Return the metrics of a result: the headline metric, then the others of the benchmark.
 
     Args:
         result: The result.
-        all_metrics: Append the metrics that every benchmark has (how responses ended, letter
-            shares).
+        all_metrics: Also append the metrics that every benchmark has, such as the share of
+            refusals.
     """
     own_metrics, headline_metric = (
         eval_spec(result.benchmark.family).metrics,
@@ -58,7 +58,7 @@ def ordered_metrics(result: Result, all_metrics: bool = False) -> list[str]:
 
 
 def format_headline(result: Result) -> str:
-    """Format the headline score in a line, or say why there is none."""
+    """Format the headline score in one line, or say why there is none."""
     main_score = headline_score(result)
     return (
         str(main_score)
@@ -70,12 +70,12 @@ def format_headline(result: Result) -> str:
 def format_summary(result: Result, all_metrics: bool = False) -> str:
     """Format a result's overall scores as a plain-text table.
 
-    The first line is the headline score, or why there is none; a rule separates the headline metric
-    from the others. Values are percent unless the metric is a count.
+    The first line is the headline score, or why there is none. In the table, a horizontal line
+    separates the headline metric from the others. Values are percent unless the metric is a count.
 
     Args:
         result: The result.
-        all_metrics: As in `ordered_metrics`.
+        all_metrics: See `ordered_metrics`.
     """
     benchmark = result.benchmark
     about = f"{benchmark.name} · {benchmark.split} · {benchmark.questions} questions"
@@ -92,7 +92,7 @@ def format_summary(result: Result, all_metrics: bool = False) -> str:
     n_width = max(6, *(len(format_sample_size(result.scores[name])) for name in metrics))
     lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>{n_width}}  {'chance':>6}")
     rows = [_score_row(name, result.scores[name], width, n_width) for name in metrics]
-    # A rule below the headline metric.
+    # The headline metric comes first, with a horizontal line below it.
     lines += [*rows[:1], *(["-" * len(lines[-1])] if rows[1:] else []), *rows[1:]]
     if hidden_count := len(result.scores) - len(metrics):
         lines.append(f"{hidden_count} more with --all-metrics, and in result.json")
@@ -118,7 +118,7 @@ def format_summary(result: Result, all_metrics: bool = False) -> str:
 
 
 MAX_FACET_VALUES = 40
-"""Maximum number of a facet's values for its cells to be printed; the result file has them all."""
+"""A facet with more values than this is not printed; the result file contains all of them."""
 
 
 def _cell_lines(breakdown: Breakdown) -> list[str]:
@@ -147,14 +147,14 @@ def _cell_lines(breakdown: Breakdown) -> list[str]:
 
 
 def interval_decimals(low: float, high: float, level: float | None, min_decimals: int = 1) -> int:
-    """Return the number of decimals of an interval.
+    """Return how many decimals an interval needs.
 
-    There are enough that rounding moves neither end to the other side of `level`.
+    With these, rounding moves neither end to or across `level`.
 
     Args:
         low: Lower end.
         high: Upper end.
-        level: The level to stay clear of, e.g. chance; None if there is none.
+        level: A value to compare the interval with, e.g. chance; None if there is none.
         min_decimals: Smallest number of decimals.
 
     >>> interval_decimals(25.03, 37.2, 25.0), interval_decimals(12.1, 24.7, 25.0, 0)
@@ -190,9 +190,9 @@ def format_image_points(score: float, value: float, low: float, high: float) -> 
 
 
 def format_score(value: float | None, unit: str = "percent") -> str:
-    """Format a score as it appears everywhere, here and on the board.
+    """Format a score in the way that the terminal and the board share.
 
-    One decimal, none for a whole count. "100.0" and "0.0" mean all and none, never nearly. A
+    A score has one decimal, a whole count none. Only an exact 100 and 0 become "100.0" and "0.0". A
     missing score is "-".
 
     >>> format_score(99.97), format_score(0.01), format_score(29.545), format_score(None)
@@ -212,7 +212,7 @@ def format_score(value: float | None, unit: str = "percent") -> str:
 
 
 def metric_unit(metric: str) -> str:
-    """Return the unit of a metric; an unknown metric is a percentage."""
+    """Return the unit of a metric; unknown metrics are taken as percentages."""
     return METRICS[metric].unit if metric in METRICS else "percent"
 
 
@@ -224,12 +224,12 @@ def format_interval(score: Score) -> str:
 def format_bounds(low: float | None, high: float | None, levels: Sequence[float | None]) -> str:
     """Format an interval; empty if it has no ends.
 
-    There are enough decimals that it stays on its side of every level.
+    It has enough decimals that rounding moves neither end across any of the levels.
 
     Args:
         low: Lower end.
         high: Upper end.
-        levels: Chance, or the ends of the interval of a random run.
+        levels: Chance, or both ends of its interval; None where it is unknown.
 
     >>> format_bounds(25.3, 37.2, [25.0]), format_bounds(25.03, 37.2, [25.0])
     ('25.3 - 37.2', '25.03 - 37.20')
@@ -250,8 +250,8 @@ def _format_value(metric: str, score: Score | None) -> str:
 def format_sample_size(score: Score) -> str:
     """Format the denominator of a score, e.g. "14 (worth 5)".
 
-    The number in parentheses is the effective number of independent observations, given if it is
-    notably smaller.
+    The number in parentheses is the effective number of independent observations. It is given only
+    if it is notably smaller.
     """
     return str(score.n) if score.independent_n is None else f"{score.n} (worth {score.independent_n})"
 
@@ -268,7 +268,7 @@ def _score_row(name: str, score: Score, width: int, n_width: int) -> str:
 
 
 def _score_sentence(metric: str, score: Score) -> str:
-    """Format a score with interval, n and verdict in one line."""
+    """Format a score with its interval, n and verdict in one line."""
     nonresponse_note = "" if metric_unit(metric) == "count" else " %"
     ends = [f"95% interval {format_interval(score).replace(' - ', ' to ')}"] if format_interval(score) else []
     ends.append(f"n = {score.n}{f' (worth {score.independent_n} independent)' if score.independent_n else ''}")
@@ -290,7 +290,7 @@ def _score_sentence(metric: str, score: Score) -> str:
 
 
 def _format_statuses(statuses: dict[str, int]) -> str:
-    """Count the responses that chose an option, and the others by reason; the counts add up."""
+    """Format the number of responses that chose an option, and of the others by status."""
     abstained = {name: count for name, count in statuses.items() if name != "answered" and count}
     by_reason = f": {', '.join(f'{count:,} {name}' for name, count in abstained.items())}" if abstained else ""
     answered = statuses.get("answered", 0)
@@ -302,10 +302,10 @@ def format_pairs(scores_by_aspect: dict[str, Scores]) -> str:
     """Format the scores of adversarial pairs as a plain-text table.
 
     Args:
-        scores_by_aspect: As `aggregate.adversarial_pair_scores` returns them.
+        scores_by_aspect: The return value of `aggregate.adversarial_pair_scores`.
 
     Returns:
-        Per aspect both accuracies with intervals, and the change in percentage points.
+        Both accuracies of each aspect with their intervals, and the change in percentage points.
     """
     lines = [
         f"{'pairs of':<12}  {'n':>6}  {'without':>7}  {'95% interval':>13}  {'with':>7}  "
@@ -328,22 +328,21 @@ def format_pairs(scores_by_aspect: dict[str, Scores]) -> str:
 
 MAX_EXAMPLE_ANSWERS = 3
 MAX_EXAMPLE_CHARS = 120
-"""Number of example answers, and maximum characters of each."""
+"""Maximum number of example answers, and of the characters quoted from each."""
 UNREAD_FIRST_SHARE = 0.05
-"""Share of unread answers above which they are reported directly below the headline score."""
+"""With a larger share of unread answers, they are reported right below the headline score."""
 
 
 def format_run(folder: Path, result: Result, all_metrics: bool = False) -> str:
-    """Format the summary of a run folder, with unread answers and the command that has a judge read
-    them.
+    """Format the summary of a run folder, including unread answers and what to do about them.
 
-    Unread answers come last, or directly below the headline score if they are more than
-    UNREAD_FIRST_SHARE. If there is no headline score, one example answer follows the reason.
+    Unread answers come last, or right below the headline score if their share is above
+    UNREAD_FIRST_SHARE. If there is no headline score, an example answer follows the reason.
 
     Args:
         folder: The run folder.
-        result: Its result.
-        all_metrics: As in `ordered_metrics`.
+        result: The run's result.
+        all_metrics: See `ordered_metrics`.
     """
     answers = read_readings(folder, ("response", "reasoning"))
     command = f"medprobe score {folder} --judge openai:NAME"
@@ -370,26 +369,28 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
     """Say how many answers were cut off, failed or are missing, and what to do about it.
 
     Args:
-        folder: The run folder, whose journal has the errors.
-        result: Its result.
+        folder: The run folder, whose journal contains the errors.
+        result: The run's result.
 
     Returns:
-        Lines: the counts, then the errors, most frequent first; empty if nothing was lost.
+        Lines with the counts, then with the errors, most frequent first; none if nothing was lost.
     """
     counts = {status: result.statuses.get(status, 0) for status in LOST_STATUSES}
     if not any(counts.values()):
         return []
     lost = Nonresponse(responses=sum(result.statuses.values()), **counts)
     lines = []
-    if not isinstance(headline_score(result), NoScore):  # otherwise the headline states it
+    # Without a score, the headline already gives the counts.
+    if not isinstance(headline_score(result), NoScore):
         lines.append(f"{nonresponse_cause(lost, result)}, counted as wrong; {nonresponse_remedy(lost, result)}")
     journal = folder / "answers.jsonl"
     records = read_journal(journal, _record_key, "an answer. Restore the file") if journal.exists() else []
-    latest = {_record_key(record): record for record in records}  # a retry appends a later line
+    # A retry appends another record, so the last one of each answer counts.
+    latest = {_record_key(record): record for record in records}
     errors = [
         str(record["error"]) for record in latest.values() if record["status"] in LOST_STATUSES and record.get("error")
     ]
-    # Numbers vary between otherwise equal errors (times, ids): group without them.
+    # Otherwise equal errors may differ in numbers (times, ids), which are ignored in grouping.
     kinds = Counter(re.sub(r"\d+", "#", error) for error in errors)
 
     for kind, count in kinds.most_common(MAX_EXAMPLE_ANSWERS):
@@ -410,7 +411,7 @@ def _record_key(record: dict[str, Any]) -> tuple[str, int]:
 
 
 def _silent_example(answers: pd.DataFrame) -> str:
-    """Quote one of the responses that say nothing, of the most frequent reason."""
+    """Quote a response that contains no answer, of the most frequent status among these."""
     silent = answers[answers["status"].isin(NONRESPONSE_STATUSES)]
     row = silent[silent["status"] == silent["status"].mode()[0]].iloc[0]
     return f"for example {row['question_id']} ({row['status']}): {_quote_response(row['response'] or row.get('reasoning') or '')}"
@@ -428,12 +429,12 @@ def unread_answers(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def unread_lines(answers: pd.DataFrame, command: str, counted: bool = True) -> list[str]:
-    """Report the unread answers: their number, examples, and the command that reads them.
+    """Report the unread answers: their number, examples, and a command that lets a judge read them.
 
     Args:
-        answers: Readings with `response` and `rule`.
-        command: The command to recommend.
-        counted: Whether there is a score in which they count as wrong.
+        answers: Readings, with the columns `response` and `rule`.
+        command: The recommended command.
+        counted: Whether there is a score, in which unread answers count as wrong.
 
     Returns:
         Lines; empty if all answers were read.

@@ -1,12 +1,11 @@
-"""Score a file against hidden answers: GMAI-MMBench's test, whose answer key is in a private
-repository.
+"""Score a file of answers against a hidden key: GMAI-MMBench's test set.
 
-Only one rounded number is released, a few times per user and day: enough to see how a model does,
-too little to learn the key (docs/results_store.md gives the bound). The score is returned only
-after the ledger has recorded user, file and day, so that neither a crash nor concurrent requests
-yield extra scores. Errors about the key never quote it.
+The key is in a private repository. Only one rounded number is released, a few times per user and
+day: enough to see how good a model is, too little to learn the key (docs/results_store.md gives the
+bound). The score is returned only after the ledger has recorded user, file and day, so that neither
+a crash nor concurrent requests yield extra scores. Errors about the key never quote it.
 
-See also: sign-in and the page (the board's).
+See also: signing in and the web page, which are parts of the board.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ HIDDEN_SPLIT, HIDDEN_METRICS = (
     str(eval_spec(HIDDEN_FORMAT).hidden_split),
     eval_spec(HIDDEN_FORMAT).hidden_metrics,
 )
-"""The benchmark with a hidden split, the split, and metric -> question type."""
+"""The benchmark that has a hidden split, this split, and its metrics with their question types."""
 SCORE_DECIMALS = 1
 """Decimals of the score.
 
-One decimal gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions
-would have 14.4).
+One decimal gives 1,001 possible values, which reveal at most 10 bits per scoring. The exact score
+on 21,281 questions would reveal 14.4 bits.
 """
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class HiddenScore:
-    """A score and what is left of the day's limit.
+    """A score, and how many scorings are left that day.
 
     Attributes:
         value: Percent, with one decimal.
@@ -84,12 +83,12 @@ class HiddenTest:
 
     Args:
         questions: The public dataset (folder, or ORG/NAME on the Hub).
-        answers: The private dataset of answers that `medprobe build` wrote beside it.
+        answers: The private dataset of answers that `medprobe build` wrote next to it.
         ledger: Where scorings are recorded; private as well.
-        per_day: Scorings per user and day (UTC).
-        token: Reads the answers and writes the ledger; None uses this machine's.
-        metric: `accuracy` (single choice; the default if there are such questions) or
-            `mcq_accuracy` (multiple choice). Both share one limit.
+        per_day: Maximum scorings per user and day (UTC).
+        token: Hub token that reads the answers and writes the ledger; None uses this machine's.
+        metric: `accuracy` (questions with one correct option; the default if there are any) or
+            `mcq_accuracy` (questions with several). Both count towards the same limit.
 
     Raises:
         BadInput: If `per_day` or `metric` is invalid.
@@ -116,7 +115,7 @@ class HiddenTest:
     def check(self, upload: Path, client: str = "") -> list[str]:
         """Return the problems of a file of answers, each with its line.
 
-        Uses no scoring, and reads no answer of the test.
+        This does not count as a scoring, and does not read the key.
 
         Args:
             upload: The untrusted file.
@@ -128,8 +127,9 @@ class HiddenTest:
         return self._read(upload, client)[1]
 
     def ids(self) -> list[str]:
-        """Return the ids of the questions to answer. Raises BadInput if the test cannot
-        be opened.
+        """Return the ids of the questions to answer.
+
+        Raises BadInput if the test cannot be opened.
         """
         return self._test.questions["question_id"].astype(str).tolist()
 
@@ -143,8 +143,9 @@ class HiddenTest:
         return self._left(past_scorings(self._ledger.look(ledger_path(name))), today())
 
     def score(self, upload: Path, model: str, user: str) -> HiddenScore:
-        """Score a file that answers every question of the test. Scoring the same answers again is
-        free.
+        """Score a file that answers every question of the test.
+
+        Scoring the same answers again does not count towards the limit.
 
         Args:
             upload: The untrusted file.
@@ -174,7 +175,7 @@ class HiddenTest:
         value, count = _compute_score(test, key, answers)
         scoring: Document = {
             "model": model,
-            # Stored so that the same answers can be scored again for free.
+            # Stored so that scoring the same answers again can be recognized.
             "sha256": _file_digest(upload),
             "choices": _choices_digest(answers),
             "test": {
@@ -200,8 +201,7 @@ class HiddenTest:
                     key.metric,
                 ), None
 
-            # Checked within the ledger's change, so that concurrent requests cannot exceed the
-            # limit.
+            # Checked while the ledger is changed, lest concurrent requests exceed the limit.
             if not self._left(scorings, day):
                 tomorrow = datetime.fromisoformat(day).date() + timedelta(days=1)
                 raise BadInput(
@@ -219,7 +219,7 @@ class HiddenTest:
         return self._ledger.change(ledger_path(name), change, f"A scoring of {name}")
 
     def _left(self, scorings: list[Document], day: str) -> int:
-        """Return the scorings left on a day."""
+        """Return how many scorings are left on a day."""
         return max(0, self.per_day - sum(scoring["day"] == day for scoring in scorings))
 
     @cached_property
@@ -248,8 +248,8 @@ class HiddenTest:
         if silent:
             problems.append(
                 f"{upload.name}: {_format_count(silent, test)} without a response "
-                f"({format_names(silent)}). Ask the model again; where it gives none, write so in "
-                "words."
+                f"({format_names(silent)}). Ask the model again; if it still gives none, say so in "
+                "the response."
             )
 
         answered = {row["question_id"] for row in predictions.rows}
@@ -277,8 +277,8 @@ def _compute_score(test: HiddenQuestions, key: HiddenKey, answers: pd.DataFrame)
     """Score the answers.
 
     Returns:
-        The metric over all its questions (percent, rounded), and the number of these questions.
-            Choosing no option at all in multiple choice scores 0.
+        The metric over all questions that it covers (percent, rounded), and their number. A
+            response that chooses no option scores 0.
     """
     keyed = test.questions.copy()
     key_choices = [key.answers.get(str(name), []) for name in keyed["question_id"]]
@@ -288,7 +288,7 @@ def _compute_score(test: HiddenQuestions, key: HiddenKey, answers: pd.DataFrame)
         metric_units = metric_units[metric_units["metric"] == key.metric]
         denominator = float(metric_units["denominator"].sum())
         value = 100 * float(metric_units["numerator"].sum()) / denominator if denominator else 0.0
-    except Exception as error:  # the exception's message may contain part of the key
+    except Exception as error:  # its message is not shown, as it may contain a part of the key
         log.error("hidden test: scoring failed with %s", type(error).__name__)
         raise BadInput("hidden test: scoring failed; nothing was counted. Tell the board's owner.") from None
 
@@ -302,9 +302,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _choices_digest(answers: pd.DataFrame) -> str:
-    """Return the digest of the choices: equal for files with the same choices in any wording or
-    order.
-    """
+    """Return the digest of the choices, whatever the wording and order of the responses."""
     rows = sorted(
         (str(name), sorted(int(index) for index in choice))
         for name, choice in zip(answers["question_id"], answers["choice"], strict=True)
@@ -313,17 +311,17 @@ def _choices_digest(answers: pd.DataFrame) -> str:
 
 
 USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)
-"""Superset of the Hub's user names.
+"""User names that are accepted, which include all of the Hub's.
 
-They become file names: no slash, and no leading dot.
+A user name becomes a file name, so it contains no slash and does not start with a dot.
 """
 
 
 def normalize_user(user: str) -> str:
-    """Return a user's name in the ledger.
+    """Return the name of a user as it appears in the ledger.
 
     Raises:
-        BadInput: If it is empty, or could be a path.
+        BadInput: If the name is empty or not a valid user name.
     """
     if not isinstance(user, str) or not user.strip():
         raise BadInput("not signed in: sign in with your Hugging Face account, then ask again.")
@@ -341,8 +339,7 @@ def past_scorings(document: Document | None) -> list[Document]:
     """Return the scorings of a user, oldest first.
 
     Raises:
-        BadInput: If the document is damaged. It is never treated as empty, which would reset the
-            limit.
+        BadInput: If the document is damaged. Treating it as empty would reset the user's limit.
     """
     if document is None:
         return []
@@ -357,7 +354,7 @@ def past_scorings(document: Document | None) -> list[Document]:
 
 
 def _is_same_scoring(past: Document, scoring: Document) -> bool:
-    """Return True if a past scoring was of the same file or choices, by the same test and key."""
+    """Return True if a past scoring was of the same file or choices, with the same test and key."""
     same_file = past["sha256"] == scoring["sha256"] or past["choices"] == scoring["choices"]
     return same_file and past["test"] == scoring["test"]
 
@@ -378,7 +375,10 @@ class HiddenQuestions:
 
 @dataclass(frozen=True)
 class HiddenKey:
-    """The private side. `version` identifies a key without revealing anything about it."""
+    """The private side of the test: the key.
+
+    `version` identifies the key without revealing anything about it.
+    """
 
     answers: Mapping[str, list[int]]
     metric: str
@@ -389,7 +389,7 @@ def open_test(folder: str) -> HiddenQuestions:
     """Open the public side of a test (a folder, or ORG/NAME on the Hub).
 
     Raises:
-        BadInput: If it has no split with hidden answers.
+        BadInput: If the dataset has no split with hidden answers.
     """
     repository = open_repository(folder)
     if repository.family != HIDDEN_FORMAT or HIDDEN_SPLIT not in repository.splits:
@@ -407,7 +407,7 @@ def load_key(source: str, test: HiddenQuestions, token: str | None, metric: str 
         source: A folder, or a private dataset repository ORG/NAME.
         test: The public questions.
         token: Hub token; None uses this machine's.
-        metric: The metric to score; None chooses by the question types.
+        metric: The metric to score; None chooses it by the types of the questions.
 
     Raises:
         BadInput: If the repository is public, or the answers do not fit the questions.
@@ -434,7 +434,7 @@ def load_key(source: str, test: HiddenQuestions, token: str | None, metric: str 
             return _parse_key(folder, source, head, test, metric)
 
     files = sorted(Path(source).glob("answers/*.parquet"))
-    # The version must not depend on the key's content.
+    # A digest of the content would reveal something about the key; file times do not.
     version = ",".join(str(file.stat().st_mtime_ns) for file in files)
     return _parse_key(Path(source), source, version, test, metric)
 
@@ -452,13 +452,13 @@ def _parse_key(folder: Path, source: str, version: str, test: HiddenQuestions, m
             raise ValueError("another version")
         name = manifest["answers_of"]
         for file in sorted(folder.glob("answers/*.parquet")):
-            # A trusted file, so it is read outside the sandbox.
+            # The file is trusted, so it need not be read in the sandbox.
             frame = pd.read_parquet(file, columns=["question_id", "answer"])
             rows += [
                 (str(question), [int(index) for index in positions])
                 for question, positions in zip(frame["question_id"], frame["answer"], strict=True)
             ]
-    except Exception as error:  # as above: without the error's message
+    except Exception as error:  # again, its message is not shown
         log.error("hidden test: the answers cannot be read (%s)", type(error).__name__)
         raise invalid_key("not a folder of hidden answers (manifest.json, answers/*.parquet)") from None
 

@@ -1,8 +1,8 @@
-"""A private ledger with serialized changes: one small JSON file per user.
+"""Keep a private ledger, one small JSON file per user, whose changes never overlap.
 
-It is stored in a private dataset repository on the Hub, or in a folder. A change is computed from
-the newest state and committed only if nothing came in between; otherwise it is computed again. A
-change is applied completely or not at all.
+The ledger is in a private dataset repository on the Hub, or in a folder. A change is computed from
+the newest state and committed only if that has not changed meanwhile; otherwise it is computed
+again. A change is applied completely or not at all.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Document = dict[str, Any]
 Change = Callable[[Document | None], tuple[T, Document | None]]
-"""Maps the current document (None if there is none) to the caller's result and the document to
-write (None: no change).
+"""Function from the current document to the caller's result and the document to write.
 
-May be called several times.
+The current document is None if there is none yet; a document to write of None changes nothing. The
+function may be called several times.
 """
 
 MAX_COMMIT_TRIES = 8
-"""Attempts per change; another process may commit in between."""
+"""Maximum attempts per change, since another process may commit in between."""
 _CHANGE_LOCK = threading.Lock()
-"""Serializes changes within this process, so that conflicts on the Hub arise only between
-processes.
-"""
+"""Lets the threads of this process make changes one at a time, so that they cause no conflicts."""
 
 
 def open_ledger(location: str, token: str | None = None) -> HubLedger | FolderLedger:
-    """Open the ledger in a folder, or in the private dataset repository ORG/NAME (a
-    folder wins).
+    """Open the ledger in a folder, or in the private dataset repository ORG/NAME.
+
+    An existing folder takes precedence over a repository of that name.
     """
     return HubLedger(location, token) if is_hub_store(location) else FolderLedger(Path(location))
 
@@ -70,7 +69,7 @@ def require_private_head(api: HfApi, repo_id: str, content: str) -> str:
 class HubLedger:
     """A ledger in a private repository.
 
-    Every change is one commit on top of the state it was computed from.
+    Every change is one commit on top of the state that it was computed from.
     """
 
     def __init__(self, repo_id: str, token: str | None = None) -> None:
@@ -94,7 +93,7 @@ class HubLedger:
             The caller's result.
 
         Raises:
-            BadInput: If the change cannot be made; then nothing was changed.
+            BadInput: If the change cannot be made; nothing is changed then.
         """
 
         def once() -> T:
@@ -111,8 +110,7 @@ class HubLedger:
     def _read(self, api: HfApi, path: str) -> tuple[str, Document | None]:
         """Return the newest commit, and the document in it."""
         head = require_private_head(api, self.repo_id, "the ledger")
-        # Check that the path exists first: a download that fails without a network looks like a
-        # missing file.
+        # Not decided by the download: without a network it fails as if the file did not exist.
         if path not in find_files(api, self.repo_id, head, [path]):
             return head, None
         return head, _parse_document(fetch_file(api, self.repo_id, head, path), f"{self.repo_id}, {path}")
@@ -125,9 +123,9 @@ class HubLedger:
 
 
 class FolderLedger:
-    """A ledger in a local folder, for one machine: a file lock serializes its processes.
+    """A ledger in a local folder; a file lock admits one process of this machine at a time.
 
-    Same interface as `HubLedger`.
+    It has the same interface as `HubLedger`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -144,7 +142,7 @@ class FolderLedger:
         file = self.folder / path
         with self._disk():
             for folder in (self.folder, file.parent):
-                # Readable by the owner only: the documents name users.
+                # Readable by its owner only, since the documents name users.
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with FileLock(self.folder / ".lock"):
                 result, document = change(self.look(path))
@@ -169,7 +167,7 @@ def _to_bytes(document: Document) -> bytes:
 def _parse_document(content: bytes, location: str) -> Document:
     """Parse a document.
 
-    A damaged one is an error and never treated as absent, which would reset its counts.
+    A damaged document is an error: treating it as absent would reset a user's count.
     """
     try:
         document = json.loads(content)

@@ -1,8 +1,8 @@
-"""`medprobe withdraw` and `medprobe annotate`: statements about a stored result.
+"""`medprobe withdraw` and `medprobe annotate`: withdraw a stored result, or add a note to it.
 
-Its submitter or the store's owner may make them. A withdrawn result stays where it is, and a file
-marks it as withdrawn; a note is a file as well. In a folder, anyone with write access adds them. On
-the Hub, the owner commits them, and the submitter opens a pull request that `medprobe verify` adds.
+The result's submitter and the store's owner may do this. Both add a file next to the result, which
+itself stays where it is. In a folder store, anyone with write access can add the file. On the Hub,
+the owner commits it, and the submitter opens a pull request that `medprobe verify` adds.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ NOTE_PATH = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json",
     re.ASCII,
 )
-"""Path of a note: the result's folder and the file name."""
+"""Path of a withdrawal or a note; its groups are the result's folder and the file's name."""
 RecordFactory = Callable[[str], tuple[str, Withdrawal | Note]]
-"""Makes the name and content of a record's file, given the account that makes it."""
+"""Function from the author's account to the name and the content of a file."""
 
 
 def withdraw(store: str | Path, result: str, reason: str, account: str | None = None) -> tuple[str, bool]:
@@ -47,9 +47,9 @@ def withdraw(store: str | Path, result: str, reason: str, account: str | None = 
 
     Args:
         store: A folder, or ORG/NAME on the Hub.
-        result: Its id, or its folder in the store.
+        result: Id of the result, or its folder in the store.
         reason: Plain text, at most MAX_TEXT characters.
-        account: Author in a folder store; None uses this machine's user.
+        account: Who withdraws it, in a folder store; None uses this machine's user.
 
     Returns:
         The location of the withdrawal, and whether it is new.
@@ -80,15 +80,15 @@ def annotate(store: str | Path, result: str, text: str, account: str | None = No
 
     Args:
         store: A folder, or ORG/NAME on the Hub.
-        result: Its id, or its folder in the store.
+        result: Id of the result, or its folder in the store.
         text: Plain text, at most MAX_TEXT characters.
-        account: Author in a folder store; None uses this machine's user.
+        account: Author of the note, in a folder store; None uses this machine's user.
 
     Returns:
         The location of the note, and whether it is new.
 
     Raises:
-        BadInput: As `withdraw` does.
+        BadInput: See `withdraw`.
     """
 
     def note(author: str) -> tuple[str, Note]:
@@ -99,17 +99,17 @@ def annotate(store: str | Path, result: str, text: str, account: str | None = No
 
 
 def note_problem(path: str, content: bytes, author: str, owner: str, acceptance: Acceptance | None) -> str | None:
-    """Check a note that a pull request adds.
+    """Check a withdrawal or note that a pull request adds.
 
     Args:
-        path: Path of the note in the store.
+        path: Path of the file in the store.
         content: The untrusted content.
         author: Author of the pull request.
         owner: Owner of the store.
-        acceptance: Of the result that the note is about.
+        acceptance: Acceptance of the result that the file is about.
 
     Returns:
-        Why the note is not acceptable; None if it is.
+        Why the file must not be added; None if it may be.
     """
     record_type = Withdrawal if path.endswith(f"/{WITHDRAWN}") else Note
     try:
@@ -133,7 +133,7 @@ def _to_one_line(text: str) -> str:
 
 
 def _make_record(record_type: type[RecordT], option: str, **fields: Any) -> RecordT:
-    """Make a record. Raises BadInput if the text of the option is not plain or too long."""
+    """Make a record. Raises BadInput if the text given by `option` is not plain or too long."""
     try:
         return record_type(**fields)
     except ValidationError:
@@ -141,7 +141,7 @@ def _make_record(record_type: type[RecordT], option: str, **fields: Any) -> Reco
 
 
 def _add_record(store: str | Path, result: str, account: str | None, make: RecordFactory) -> tuple[str, bool]:
-    """Add a record beside a result; returns its location, and whether it is new."""
+    """Add a record next to a result; return the record's location, and whether it is new."""
     if is_hub_store(store):
         return _add_on_hub(str(store), result, make)
     root = Path(store)
@@ -155,7 +155,8 @@ def _add_record(store: str | Path, result: str, account: str | None, make: Recor
         incoming.mkdir(exist_ok=True)
         with temporary_folder(incoming, "") as staging:
             (staging / name).write_bytes(record.to_bytes())
-            os.link(staging / name, folder / name)  # atomic, and fails if the file exists: the first one is kept
+            # Atomic, and fails if the file exists, so that the first one is kept.
+            os.link(staging / name, folder / name)
     except FileExistsError:
         return str(folder / name), False
     except OSError as error:
@@ -165,7 +166,10 @@ def _add_record(store: str | Path, result: str, account: str | None, make: Recor
 
 
 def _find_result(result: str, folders: list[str], store: str) -> str:
-    """Return the folder of the one result with this id or folder."""
+    """Return the folder of the only result with this id or folder.
+
+    Raises BadInput if there is none, or several with this id.
+    """
     result_path = result.strip("/")
     matches = sorted(
         {folder for folder in folders if folder == result_path or folder.rsplit("/", 1)[-1] == result_path}
@@ -180,7 +184,7 @@ def _find_result(result: str, folders: list[str], store: str) -> str:
 
 
 def _add_on_hub(repo_id: str, result: str, make: RecordFactory) -> tuple[str, bool]:
-    """Add a record on the Hub: a commit if this account may write, else a pull request."""
+    """Add a record on the Hub: by a commit if this account may write, else by a pull request."""
     api, account = sign_in(repo_id)
     with hide_progress_bars(), hub_errors(repo_id, "add a note"):
         head = str(with_retries(lambda: api.repo_info(repo_id, repo_type="dataset").sha))

@@ -1,11 +1,10 @@
 """`medprobe rescore STORE`: derive the outdated results of a store again, and list the changes.
 
-A result is outdated if the key that it stores (`derivation.compute_derivation_key`) is not that of
-its files, its
-questions and this version: another `DERIVE_VERSION`, or a dataset whose answer key or labels were
-corrected. If the questions are unavailable, the numbers stay. The sent files, run ids, accounts and
-dates are kept. An interrupted call is resumed by the next one: `result.json`, which stores the key,
-is written last.
+A result is outdated if its stored key (`derivation.compute_derivation_key`) differs from the one
+computed from its files, its questions and this version of medprobe. This happens with another
+`DERIVE_VERSION`, or if the dataset's answer key or labels were corrected. If the questions are
+unavailable, the result is left as it is. The sent files, run ids, accounts and dates are kept. If a
+call is interrupted, the next one continues: `result.json`, which contains the key, is written last.
 """
 
 from __future__ import annotations
@@ -38,9 +37,14 @@ from eval_harness.store.scan import is_hub_store, result_paths
 class RescoreOutcome:
     """Outcome for one result.
 
-    `changed` of its `answers` readings differ now. `moved`: metric -> (before, after), for each
-    changed score. `skipped`: why it was left as it is; None if it was derived again or is up to
-    date.
+    Attributes:
+        folder: The result's folder in the store.
+        headline: The benchmark's headline metric.
+        changed: Number of answers that are now read differently.
+        answers: Number of answers.
+        moved: Metric -> (before, after), for each changed score.
+        skipped: Why the result was left as it is; None if it was derived again or is up to date.
+        written: Whether the result was derived again.
     """
 
     folder: str
@@ -74,10 +78,10 @@ def rescore_store(
     """Derive every outdated result of a store again, in folder order.
 
     Args:
-        store: A folder, or ORG/NAME on the Hub, for its owner only: all changes are one commit to
-            main.
-        data: Datasets (folders or repositories) to take questions from: newer ones, or those that
-            the store does not have.
+        store: A folder, or ORG/NAME on the Hub, where all changes are one commit to main by the
+            store's owner.
+        data: Datasets (folders or repositories) to take questions from, because they are newer or
+            because the store does not have them.
         tell: Called with each outcome.
 
     Returns:
@@ -109,10 +113,11 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
         headline = eval_spec(stored.benchmark.family).headline
         if stored.kind != "measured":
             return RescoreOutcome(name, headline, skipped=f"it is {stored.kind}, not measured")
-        if read_acceptance(folder) is None:  # its files are untrusted: only the sandbox may read them
+        # Without an acceptance its files are untrusted, and may only be read in the sandbox.
+        if read_acceptance(folder) is None:
             return RescoreOutcome(name, headline, skipped="not verified; a board derives its numbers itself")
         sent = read_sent(folder)
-        # Cheap check first; with `data`, the questions themselves may have changed.
+        # A cheap check, which is not enough with `data`: the questions may have changed.
         if not data and stored.key == compute_derivation_key(
             sent, stored.benchmark.fingerprint, stored.benchmark.facets
         ):
@@ -129,11 +134,11 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
     except (BadInput, OSError, ValueError, KeyError) as error:
         return RescoreOutcome(name, headline, skipped=str(error))
 
-    # Whether the owner reproduced a result cannot be derived from its answers.
+    # The provenance is kept: answers do not show whether the store's owner reproduced them.
     rescored = submission.result.model_copy(update={"provenance": stored.provenance})
     changed, answers = _count_changed(folder, submission.derived[READINGS_FILE])
 
-    # Write the rewritten files as well: the key is computed from them. result.json comes last.
+    # The sent files are written anew as well, since the key is computed from them.
     for file, content in (
         submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: rescored.to_json().encode()}
     ).items():
@@ -152,9 +157,9 @@ def find_stored_dataset(root: Path, data: Sequence[str], fingerprint: str | None
 
     Args:
         root: Folder of the store.
-        data: Trusted datasets, tried first.
-        fingerprint: Of the questions that the store may have.
-        benchmark: The `benchmark` record of the run, whose revision on the Hub is tried last.
+        data: Trusted datasets, which are tried first.
+        fingerprint: Fingerprint of the result's questions, by which the store may have them.
+        benchmark: The `benchmark` record of the run; its revision on the Hub is tried last.
 
     Raises:
         BadInput: If there is no such dataset.
@@ -181,7 +186,7 @@ def _format_number(value: float | None) -> str:
 
 
 def _count_changed(folder: Path, readings: bytes) -> tuple[int, int]:
-    """Return the number of answers with another choice or status now, and their total."""
+    """Return how many answers now have another choice or status, and how many there are."""
     names = ["question_id", "sample", "choice", "status"]
     new_readings = table_to_frame(readings)[names]
     try:
@@ -196,15 +201,16 @@ def _count_changed(folder: Path, readings: bytes) -> tuple[int, int]:
 
 
 def _moved_scores(stored: Result, rescored: Result) -> dict[str, tuple[float | None, float | None]]:
-    """Return the metrics of the previous result whose values have changed or disappeared."""
+    """Return the metrics of the stored result whose values have changed or disappeared."""
     new_values = {name: score.value for name, score in rescored.scores.items()}
     values = {name: (score.value, new_values.get(name)) for name, score in stored.scores.items()}
     return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
 def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOutcome], None]) -> list[RescoreOutcome]:
-    """Rescore a copy of a store on the Hub, and commit the changes on top of the commit that was
-    read.
+    """Rescore a copy of a store on the Hub, and commit the changes.
+
+    The commit is made only if main is still at the commit that was copied.
     """
     from dataset_builders.hub.client import (
         check_repo_id,
@@ -228,7 +234,8 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
                 allow_patterns=["results/**", "questions/**"],
             )
         root = Path(workspace) / "store"
-        shutil.copytree(snapshot, root)  # the cache contains links to files that must not change
+        # The snapshot links to files of the Hub's cache, which must not change.
+        shutil.copytree(snapshot, root)
         if not (root / "results").is_dir():
             raise BadInput(f"{repo_id}: contains no results.")
         outcomes = rescore_store(root, data, tell)

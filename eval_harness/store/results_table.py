@@ -1,7 +1,6 @@
-"""All results as one tidy table, and protection against spreadsheet formulas.
+"""Put all results into one tidy table, and escape texts that a spreadsheet would run as formulas.
 
-The table has a row per result, metric and facet value. Its texts can be escaped for spreadsheets,
-which would run any text that starts like a formula.
+The table has a row for each result, metric and facet value.
 """
 
 from __future__ import annotations
@@ -26,24 +25,23 @@ RESULT_COLUMNS: tuple[str, ...] = (
 
 
 def tidy_table(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) -> pd.DataFrame:
-    """Build one row per score: a result's overall scores (empty facet and facet_value), then its
-    breakdown.
+    """Build a table with one row per score.
 
-    Values are percent unless the metric is a count. Undefined values, missing bounds and unknown
-    counts are empty.
+    Each result has rows for its overall scores, with empty facet and facet_value, and then for its
+    breakdown. Values are percent unless the metric is a count. Undefined values, missing bounds and
+    unknown counts are empty.
 
     Args:
-        results: In the order of the rows.
-        withdrawn: Position in `results` -> why that one was withdrawn.
+        results: The results, in the order of their rows.
+        withdrawn: Position in `results` -> why that result was withdrawn.
 
     Returns:
         A table with RESULT_COLUMNS; empty if there are no results. `kind`: measured, published or
             aggregate. `variant`: what distinguishes a row besides method and prompt. `headline`:
             whether the benchmark is ranked by the metric. `chance`: the score of guessing.
             `verdict`: better, no different or worse than chance, by the interval. `no_score`: why a
-            score has no value, or no verdict and rank, since most of its answers say nothing.
-            `part`: what was asked, if not everything. `source`: the citation of a published number,
-            else the provenance.
+            score has no value, or no verdict and rank. `part`: what was asked, if not everything.
+            `source`: the citation of a published number, else the provenance.
     """
     reasons = withdrawn or {}
     rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _result_rows(result)]
@@ -63,8 +61,8 @@ def tidy_table(results: Iterable[Result], withdrawn: Mapping[int, str] | None = 
 def variant(result: Result) -> str | None:
     """Return what distinguishes a result besides model, method and prompt.
 
-    Shots, samples, extraction, judge, a part of the questions; None for a plain run on the whole
-    benchmark.
+    This may be worked examples, samples, a judge, or a part of the questions. None for a plain run
+    on the whole benchmark.
     """
     method = result.method
     parts = [str(method.generation["variant"])] if method.generation.get("variant") else []
@@ -142,14 +140,14 @@ def _score_columns(score: Score, result: Result) -> dict[str, Any]:
 
 
 FORMULA_STARTS = tuple("=+-@|%")
-"""Characters that start a formula in Excel, LibreOffice and Sheets (OWASP: CSV Injection).
+"""Characters that start a formula in Excel, LibreOffice or Google Sheets (OWASP: CSV Injection).
 
 Their full-width forms are covered by NFKC normalization.
 """
 FORMULA_CELL_START = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\uff5c\uff05])')
-"""A separator before a cell that starts with a formula.
+"""A separator within a text, followed by the start of a formula.
 
-In many locales, spreadsheets split at semicolons or tabs.
+Spreadsheets split text at semicolons in many locales, and at tabs and line breaks.
 """
 
 
@@ -163,7 +161,7 @@ def is_formula(text: str) -> bool:
 def escape_formula(value: Any) -> Any:
     """Escape the value of a cell with an apostrophe if a spreadsheet would take it for a formula.
 
-    This covers cells that would start at another separator within the text.
+    Separators within the text, at which a spreadsheet may start a new cell, are covered as well.
 
     >>> escape_formula('=HYPERLINK("https://evil")')
     '\\'=HYPERLINK("https://evil")'
@@ -175,7 +173,7 @@ def escape_formula(value: Any) -> Any:
 
 
 def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Escape the texts of a table and put each in one line; numbers stay numbers."""
+    """Escape the texts of a table and put each of them on one line; numbers stay numbers."""
     texts = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
     lines = {name: table[name].map(lambda text: single_line(text) if isinstance(text, str) else text) for name in texts}
     return table.assign(**{name: column.map(escape_formula) for name, column in lines.items()})

@@ -1,6 +1,6 @@
-"""Read a results store: a folder, or a Hub dataset repository with a local copy that is refreshed.
+"""Read a results store: a folder, or a dataset repository on the Hub with an updated local copy.
 
-The store is never written.
+Nothing is written to the store.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import Withdrawal, read_withdrawal
 
 HUB_RECHECK_SECONDS = 30.0
-"""Seconds between checks whether the repository on the Hub has changed."""
+"""Minimum seconds between two checks for changes of the repository on the Hub."""
 
 
 class StoreReader:
     """A store: a folder, or a dataset repository on the Hub.
 
-    Of a repository only changes are downloaded; while the Hub is unreachable, the last copy is
+    Only the changes to a repository are downloaded; while the Hub is unreachable, the last copy is
     used.
     """
 
@@ -82,7 +82,7 @@ def is_hub_store(store: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class StoredResult:
-    """A result and its folder, which also has `answers.parquet` if the result was measured."""
+    """A result and its folder, which also contains `answers.parquet` if the result was measured."""
 
     result: Result
     folder: Path
@@ -91,7 +91,7 @@ class StoredResult:
 
     @classmethod
     def read(cls, path: Path) -> StoredResult:
-        """Read a result.json and the withdrawal beside it. Raises BadInput if one is damaged."""
+        """Read a result.json and its withdrawal, if any. Raises BadInput if one is damaged."""
         return cls(read_result(path), path.parent, path.parent.name, read_withdrawal(path.parent))
 
 
@@ -111,14 +111,14 @@ def result_paths(root: Path) -> list[Path]:
 
 
 def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
-    """Read every result of a store. A file that cannot be read is skipped, never fatal.
+    """Read every result of a store; files that cannot be read are skipped.
 
     Args:
         store: A folder, or ORG/NAME on the Hub.
 
     Returns:
-        The results, sorted by path, and one line per skipped file. A repository without `results/`
-            has none yet.
+        The results, sorted by path, and one line per skipped file. Both are empty for a repository
+            without `results/`.
 
     Raises:
         BadInput: If the folder has no `results/`, or the store is neither a folder nor a readable

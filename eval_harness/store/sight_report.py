@@ -1,8 +1,9 @@
-"""`medprobe sight`: how much of a run's scores comes from the images, as a table and in a sentence.
+"""`medprobe sight`: report how much of a run's scores comes from the images.
 
-The run is compared with its arms (runs with withheld, blank or swapped images).
+The report is a table and a sentence. The run is compared with its arms, which are runs with
+withheld, blank or swapped images.
 
-See also: the numbers (`scores/sight.py`), what an arm shows (`runs/images.py`).
+See also: computing the numbers (`scores/sight.py`), which images an arm shows (`runs/images.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SIGHT_COLUMN_TYPES = {
 
 @dataclass(frozen=True)
 class Arms:
-    """A run with the right images and its available arms, by the images they showed."""
+    """A run with the right images and its available arms, by the images that they showed."""
 
     sides: Mapping[Images, Side]
 
@@ -54,13 +55,13 @@ class Arms:
 def load_arms(folders: Sequence[Path]) -> list[Arms]:
     """Load runs with their arms.
 
-    Arms are runs of the same model and request except for the images, in these folders or next to
-    them. If there are several, the named ones win, then those that `--arms` put beside their run
-    (RUN-blank). An arm beside another run is not used: a plug-in model may have changed between two
-    runs of one request.
+    An arm is a run of the same model with the same request except for the images, in one of these
+    folders or next to one. If there are several with the same images, a folder in `folders` takes
+    precedence, then one that `--arms` created for the run (RUN-blank). An arm created for another
+    run is not used: a plug-in model may have changed between two runs of the same request.
 
     Args:
-        folders: Run folders, of runs or of arms.
+        folders: Folders of runs or of their arms.
 
     Returns:
         One entry per run with the right images.
@@ -71,7 +72,7 @@ def load_arms(folders: Sequence[Path]) -> list[Arms]:
     named_folders = {folder.resolve(): folder for folder in folders}
     identities: dict[Path, ArmIdentity] = {}
     for path in sorted({path.parent for folder in named_folders for path in folder.parent.glob(f"*/{RUN_FILE}")}):
-        with suppress(BadInput):  # damaged neighbouring folders are ignored
+        with suppress(BadInput):  # damaged folders are ignored, unless they were named
             if (path / RESULT_FILE).is_file():
                 identities[path.resolve()] = read_arm_identity(path)
 
@@ -98,14 +99,14 @@ def load_arms(folders: Sequence[Path]) -> list[Arms]:
 
 
 ArmIdentity = tuple[Images, tuple[str | None, ...]]
-"""The images that a run showed, and what it shares with its arms.
+"""The images that a run showed, and the properties that it has in common with its arms.
 
-That is the account (in a store), the model, its revision, and the request apart from the images.
+These are the account (in a store), the model, its revision, and the request except for the images.
 """
 
 
 def read_arm_identity(folder: Path) -> ArmIdentity:
-    """Return the images that a run showed, and what identifies its arms.
+    """Return the images that a run showed, and the properties it has in common with its arms.
 
     Raises:
         BadInput: If its files cannot be read.
@@ -123,14 +124,14 @@ def read_arm_identity(folder: Path) -> ArmIdentity:
 def _match_arms(
     path: Path, identities: Mapping[Path, ArmIdentity], named_folders: Mapping[Path, Path]
 ) -> dict[Images, Path]:
-    """Return images shown -> folder, for the run or arm at `path` and its counterparts."""
+    """Return the folders of a run and its arms, by the images shown; `path` is any one of them."""
 
     def run_of(candidate: Path) -> Path:
-        """Return the folder of the run that an arm was put beside."""
+        """Return the folder of the run for which `--arms` created an arm."""
         return candidate.with_name(candidate.name.removesuffix(f"-{identities[candidate][0]}"))
 
     def of_another(candidate: Path) -> bool:
-        """Return True if the arm was put beside another run of the same identity."""
+        """Return True if the arm was created for another run with the same properties."""
         return run_of(candidate) not in (candidate, run_of(path)) and identities.get(run_of(candidate)) == (
             "real",
             identities[candidate][1],
@@ -141,24 +142,24 @@ def _match_arms(
         for candidate in identities
         if identities[candidate][1] == identities[path][1] and (candidate in named_folders or not of_another(candidate))
     ]
-    # Least preferred first: the dictionary below keeps the last of each kind.
+    # The dictionary keeps the last folder of each kind, so the preferred ones come last.
     matches.sort(key=lambda candidate: (candidate in named_folders, run_of(candidate) == run_of(path)))
-    return {identities[candidate][0]: candidate for candidate in matches}  # later entries win
+    return {identities[candidate][0]: candidate for candidate in matches}
 
 
 def sight_table(arms: Arms) -> pd.DataFrame:
-    """Compute one row per metric of the benchmark for which the run has a value.
+    """Compute how much of each metric comes from the image; one row per metric with a value.
 
     Args:
         arms: The run and its arms.
 
     Returns:
-        A table with SIGHT_COLUMN_TYPES. `real`, `withheld`, `blank`, `swapped`: percent in each
-            run. `from_image`: the points that need the image, with their 95 % interval `low` to
-            `high`. `sees`: whether every arm is significantly below the run. `best_arm`: the arm
-            that comes closest. `share_without`: percent of the score that it retains, with its
-            interval `share_low` to `share_high`. `n`: units. `note`: why there is no number.
-            Unavailable values are missing.
+        A table with SIGHT_COLUMN_TYPES. `real`, `withheld`, `blank`, `swapped`: the score of each
+            run in percent. `from_image`: the points that need the image, with their 95 % interval
+            `low` to `high`. `sees`: whether every arm is significantly below the run. `best_arm`:
+            the arm that comes closest to the run. `share_without`: percent of the run's score that
+            this arm reaches, with its interval `share_low` to `share_high`. `n`: number of units.
+            `note`: why there is no number. Unavailable values are missing.
     """
     tables = {image: units for image, side in arms.sides.items() if (units := side.units()) is not None}
     rows = [
@@ -202,7 +203,7 @@ def _sight_row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, 
 
 
 def missing_reason(arms: Arms, name: str, info: MetricInfo) -> str | None:
-    """Return why a metric has no part that comes from the image, or None.
+    """Return why the part of a metric that comes from the image is unknown, or None if it is known.
 
     Args:
         arms: The run and its arms.
@@ -228,7 +229,7 @@ def missing_reason(arms: Arms, name: str, info: MetricInfo) -> str | None:
 
 
 def format_sight(arms: Arms) -> str:
-    """Format the table, and the sentence about the benchmark's headline metric."""
+    """Format the table, followed by a sentence about the benchmark's headline metric."""
     result, table = arms.real, sight_table(arms)
     about = f"{result.model.name} on {result.benchmark.name} · {result.benchmark.split} · {result.benchmark.questions} questions"
     metric_names = list(table["metric"])

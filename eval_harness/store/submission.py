@@ -1,7 +1,7 @@
-"""A submission: the exact bytes of the files that were sent, what was derived from them, and the
-findings.
+"""A submission: its files, the scores and readings derived from them, and the problems found.
 
-The bytes that are examined are the bytes that a store adds; nothing rewrites them in between.
+A store adds exactly these bytes: the files as `examine.py` has written them anew, and the derived
+files.
 
 See also: making the files (`submit.py`), examining them (`examine.py`), stores (`folder_store.py`,
 `hub_store.py`).
@@ -27,7 +27,7 @@ from eval_harness.records.run import RunRecord
 from eval_harness.store.similarity import Digests
 
 REPRODUCED_SUFFIX = "-reproduced"
-"""Suffix of the id of a result that the store's owner ran, and of no other id."""
+"""Suffix of an id, which marks a result that the store's owner ran; no other id ends with it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Submission:
 
     Attributes:
         run_id: Id of the submission (`submission_id`).
-        sent: The files that were sent.
+        sent: The files that were sent, written anew by `examine`.
         result: The result in `result.json`.
         derived: Content of the derived files, by name.
         digests: Digests of the answers, for comparison with other submissions.
@@ -58,7 +58,7 @@ class Submission:
 
     @property
     def folder(self) -> str:
-        """Its folder in a store."""
+        """The submission's folder in a store."""
         return result_folder(self.result, self.run_id)
 
     def readings(self) -> pd.DataFrame:
@@ -66,16 +66,17 @@ class Submission:
         return table_to_frame(self.derived[READINGS_FILE])
 
     def files(self) -> dict[str, bytes]:
-        """Return the sent files, by path in a store."""
+        """Return the sent files, by their path in a store."""
         return {f"{self.folder}/{name}": content for name, content in self.sent.content_by_name().items()}
 
     def derived_files(self) -> dict[str, bytes]:
-        """Return the derived files that a store adds, by path; `result.json` comes last."""
+        """Return the derived files, by their path in a store; `result.json` comes last."""
         return {f"{self.folder}/{name}": self.derived[name] for name in DERIVED_FILES}
 
     def questions_file(self) -> dict[str, bytes]:
-        """Return the questions by path in a store; empty if the store's owner does not vouch for
-        them.
+        """Return the questions file, by its path in a store.
+
+        Empty if the store's owner does not vouch for the questions.
         """
         path = f"questions/{self.result.benchmark.fingerprint}.parquet"
         return {} if self.questions is None else {path: self.questions}
@@ -92,7 +93,7 @@ class Submission:
         )
 
     def check(self, source: Path, remedy: str = "Nothing was submitted.") -> None:
-        """Raise BadInput with all problems in one line, if there are any.
+        """Raise BadInput if there are problems; its message lists the first of them in one line.
 
         Args:
             source: The submitted path, which the message names.
@@ -117,13 +118,13 @@ def result_folder(result: Result, run_id: str) -> str:
 def submission_id(run: RunRecord, digest: str) -> str:
     """Return the id of a submission: readable, and unique by a digest of request and answers.
 
-    Different answers to the same request have different ids, and so have two models whose names
-    share a slug. The hashed fields are a fixed list, so that adding a field to the run record does
-    not change existing ids.
+    Different answers to the same request have different ids, and so do two models whose names have
+    the same slug. The list of hashed fields is fixed, so that existing ids do not change when the
+    run record gets a new field.
 
     Args:
         run: The run record.
-        digest: Digest of the answers and the judge's replies (sorted `row_digest`s).
+        digest: Digest of the answers and the judge's replies (their sorted `row_digest`s).
     """
     benchmark, method = run.benchmark, run.method
     judge = {name: (method.judge or {}).get(name) for name in ("model", "prompt")} if method.judge else None
@@ -152,12 +153,12 @@ def submission_id(run: RunRecord, digest: str) -> str:
         short,
     )
 
-    # Lengths are bounded, since the id becomes a folder name.
+    # Its length is limited, since the id becomes a folder name.
     return "-".join(parts)
 
 
 ANSWER_CONTENT_COLUMNS = ("question_id", "sample", "response", "delivery", "reasoning", "scores")
-"""Columns that define what was answered; times and token counts may differ."""
+"""Columns that make up the content of an answer, as opposed to times and token counts."""
 
 
 def row_digest(row: Mapping[str, Any], columns: Sequence[str] = ANSWER_CONTENT_COLUMNS) -> bytes:
