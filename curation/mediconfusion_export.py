@@ -2,17 +2,17 @@
 
 `medprobe build mediconfusion --as NAME --source FOLDER` reads the folder, which contains
 
-    dataset.json        the pairs, as in the official release
+    dataset.json        the pairs, in the format of the official release
     statistics.json     number of images per category
     images/             the images
     image_dict.json     sha256 of each image; licence, source and group if the table has them
     manifest.json       what the set is and how it was made
-    reviews.jsonl       the reviewers' changes to its pairs
+    reviews.jsonl       the reviewers' changes to the exported pairs
     funnel.json         number of pairs dropped at each stage
 
 Images, pairs and groups are identified by keyed hashes; the key is stored next to the folder.
 
-See also: which pairs are kept (`review/review_log.py`).
+See also: the rules by which pairs are kept (`review/review_log.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def export_pairs(
         images: folder of the images that were embedded.
         out: folder to write; it must not exist.
         search: folder of the pair search, for its counts.
-        metadata: table of the images, for license, source and group.
+        metadata: table of the images, for licence, source and group.
         unreviewed: also export pairs without a review, and say so in the manifest (as the paper's
             MediConfusion-unfiltered, appendix E).
         text_search: search the images for burned-in text.

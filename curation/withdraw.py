@@ -1,10 +1,10 @@
 """Remove a patient (study, article) from curated sets, de-identified folders, runs and stores.
 
 A withdrawn group's images, their questions and all entries about them are deleted. Withdrawals are
-kept as keyed ids (`contents/pseudonyms.py`) in one list next to the set's key, which every later
-`export`, `probe`, `hallucinate`, `gmai` and `build` obeys; a store has such a list next to it,
-which `submit` obeys. Everything else keeps its ids, so results stay comparable question by
-question.
+recorded as keyed ids (`contents/pseudonyms.py`) in a list next to the set's key; every later
+`export`, `probe`, `hallucinate`, `gmai` and `build` leaves these groups out. A store has a list of
+its own next to it, which `submit` checks. All other questions keep their ids, so results stay
+comparable question by question.
 """
 
 from __future__ import annotations
@@ -42,16 +42,20 @@ from eval_harness.store.folder_store import has_groups
 from eval_harness.store.scan import StoredResult, result_paths
 
 MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
-"""First words of the card's notes that are measured on the set, and measured again after a
-withdrawal."""
+"""First words of the dataset card's notes that state measurements; these are repeated after a
+withdrawal.
+"""
 METADATA_FILES = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 """JSON files of a set that contain no questions."""
 
 
 UNREACHED_COPIES = (
-    "not reached, delete or rebuild these yourself: datasets built before, what is on the Hub (datasets, results stores, old "
-    "revisions), caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
-    "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and what was sent to a provider"
+    "not reached; delete or rebuild these yourself: datasets built earlier, copies on the Hub "
+    "(datasets, results stores, old "
+    "revisions), caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` "
+    "and `write` with their drafts and "
+    "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and "
+    "texts sent to a provider"
 )
 
 
@@ -81,6 +85,7 @@ def keyed_group_ids(folder: Path, group: str) -> set[str]:
         return {pseudonyms.group(group)}
     entries = read_journal(private / UNIT_JOURNAL)
     patients = {item["patient"] for entry in entries for item in entry["items"]}
+    # A patient's id depends on the registry, so the name is keyed once for each registry.
     return {keyed_patient_id(entry["registry"], group, pseudonyms) for entry in entries} & patients
 
 
@@ -113,8 +118,8 @@ def withdraw_from_runs(root: Path, ids: Set[str]) -> int:
 def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
     """Delete from a store the questions about these groups, and all results on these question sets.
 
-    A result belongs to its whole question set: with fewer questions it is another result, which
-    `submit` makes from the run that `withdraw_from_runs` reduced. The list next to the store keeps
+    A result is valid for its whole question set only. For the smaller set, `submit` makes a new
+    result from the run that `withdraw_from_runs` has reduced. The list next to the store prevents
     the old results from being submitted again.
 
     Args:
@@ -141,14 +146,16 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
 
 
 def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
-    """Remove a group from a folder of `deidentify`: images, also those that wait for a decision
-    about their text, boxes of text, table rows, names.
+    """Remove a group from a folder of `deidentify`.
+
+    Removes its images (including those that wait for a decision about their text), their boxes of
+    text, their table rows and their entries in the list of file names.
     """
     groups = load_patient_groups(folder / "images")
     ids = {group, *keyed_group_ids(folder, group)}
     withdrawn = {name for name, image_group in groups.items() if image_group in ids}
     if not withdrawn:
-        raise BadInput(f"{folder}: no image is of that group. Give its name, or its id (g-...).")
+        raise BadInput(f"{folder}: no image belongs to that group. Give its name, or its id (g-...).")
 
     record_withdrawn_ids(
         folder,
@@ -192,13 +199,14 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
     images = _read_json(folder / "image_dict.json")
     if not isinstance(manifest, dict) or manifest.get("ids") != KEYED_IDS or not isinstance(images, dict):
         raise BadInput(
-            f"{folder}: is not a set that `medprobe curate` wrote with keyed ids. Give such a folder (not the built one)."
+            f"{folder}: not a set that `medprobe curate` wrote with keyed ids. Give the folder "
+            "that it wrote, not the built one."
         )
     names = {group} | (keyed_group_ids(folder, group) if key_path(folder).is_file() else set())
     withdrawn = {name for name, origin in images.items() if origin.get("group") in names}
     if not withdrawn:
         raise BadInput(
-            f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).",
+            f"{folder}: no image belongs to that group. Give its name as in the table, or its id (g-...).",
         )
     # An empty set could not be built.
     if len(withdrawn) == len(images):
@@ -250,8 +258,8 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
                 fresh / "statistics.json",
                 category_counts(_read_json(fresh / "dataset.json")),
             )
-        # Noted last but before the set is replaced: later sets made from the same images must obey
-        # it too.
+        # Record the withdrawal just before the set is replaced: sets that are made from the same
+        # images later must leave the group out, too.
         record_withdrawn_ids(
             folder,
             {
@@ -303,7 +311,7 @@ def _update_manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
         updated["notes"] = notes + [
             note for note in manifest.get("notes", []) if not note.startswith(MEASURED_NOTE_STARTS)
         ]
-    # The number is public, the group is not.
+    # The manifest is public: it may hold the number of withdrawn groups, but not their ids.
     updated["withdrawn_groups"] = int(updated.get("withdrawn_groups", 0)) + 1
     return updated
 

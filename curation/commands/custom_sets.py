@@ -1,4 +1,4 @@
-"""Commands probe, hallucinate: ProbMed- and HALT-MedVQA-style sets from custom data."""
+"""Commands probe and hallucinate: ProbMed- and HALT-MedVQA-style sets from custom data."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def probe(
         str,
         typer.Option(help="column with the findings, separated by ; or |"),
     ] = "findings",
-    seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the adversarial counterparts")] = 0,
     unbalanced: Annotated[
         bool,
         typer.Option(
             "--unbalanced",
-            help="draw as in the paper: more questions, some of them answerable without the image",
+            help="draw the counterparts as in the paper: more questions, some answerable without the image",
         ),
     ] = False,
     no_text_search: shared_options.NoTextSearch = False,
@@ -88,10 +88,12 @@ def probe(
         probed, counts = add_box_positions(probed, boxes, images)
         box_counts = dict(counts)
         typer.echo(
-            f"boxes: {counts['used']} give a position, {counts['across_parts']} lie across parts of their image, "
-            f"{counts['of_other_images']} are of images that are not in the table, {counts['unmatched']} match no finding"
+            f"boxes: {counts['used']} give a position, {counts['across_parts']} lie across several "
+            "parts of their image, "
+            f"{counts['of_other_images']} are of images that are not in the table, "
+            f"{counts['unmatched']} match no finding"
         )
-    # The library does not know the file: name it in the message.
+    # `build_probes` does not know the file, so its name is added to the message.
     try:
         rows, left_out = build_probes(probed, seed, not unbalanced)
     except BadInput as error:
@@ -128,7 +130,8 @@ def probe(
     for key, count in left_out.items():
         aspect = QA_TYPE_ASPECTS[key.removeprefix("without_")]
         typer.echo(
-            f"not asked: {aspect} {count} times (no counterpart is known to be absent, or the text would give the answer away)"
+            f"not asked: {aspect} {count} times (no counterpart is known to be absent, or the text "
+            "would give the answer away)"
         )
     typer.echo(note)
     typer.echo(f"wrote {out}; next: medprobe build probmed --as {out.name} --source {out}")
@@ -151,13 +154,13 @@ def hallucinate(
         int | None,
         typer.Option(
             min=1,
-            help="number of fake questions to have written by --model (default: as many as yours)",
+            help="number of fake questions that --model writes (default: as many as your questions)",
         ),
     ] = None,
     fake_questions: Annotated[
         Path | None,
         typer.Option(
-            help="file of custom fake questions (question and options), instead of --model",
+            help="file of your own fake questions (question and options), instead of --model",
         ),
     ] = None,
     model: Annotated[
@@ -173,11 +176,11 @@ def hallucinate(
     unrelated_by: Annotated[
         str,
         typer.Option(
-            help="column of the questions with the organ in the image; a swapped image does not show it",
+            help="column with the organ that the image shows; a swapped image must not show it",
         ),
     ] = "organ",
     table: shared_options.Table = None,
-    seed: Annotated[int, typer.Option(help="seed of the order and of the choice of images")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the options' order and of the choice of images")] = 0,
     no_text_search: shared_options.NoTextSearch = False,
     accept_text_alone: shared_options.AcceptTextAlone = False,
 ) -> None:
@@ -206,11 +209,12 @@ def hallucinate(
             "hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.",
         )
     custom_questions = read_custom_questions(questions, unrelated_by)
-    # Fail before any reply is paid for.
+    # Check the images before any reply is paid for.
     missing = [question.image for question in custom_questions if not (images / question.image).is_file()]
     if missing:
         raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(custom_questions)} questions' images "
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of "
+            f"{len(custom_questions)} questions' images "
             "do not exist."
         )
     if table is None:
@@ -223,7 +227,7 @@ def hallucinate(
     if out.exists():
         raise BadInput(f"{out}: already exists. Give another --out, or delete it.")
 
-    # Questions on one image or of one group stay in one fold.
+    # Questions about the same image or group must be in the same fold.
     fold_keys = [
         (
             q.image,
@@ -240,17 +244,19 @@ def hallucinate(
     text_alone = measure_text_alone(
         [q.options for q in custom_questions], [q.answer for q in custom_questions], fold_keys
     )
-    # Refuse before fake questions are paid for: such a set does not test vision.
+    # Refuse before fake questions are paid for: a set that text alone answers does not test vision.
     if text_alone.gives_away and not accept_text_alone:
         raise BadInput(
-            f"{questions}: the text alone gives answers away ({text_alone}). Add questions with other answers, or "
+            f"{questions}: the text alone gives answers away ({text_alone}). Add questions with "
+            "other answers, or "
             "build the set as it is with --accept-text-alone."
         )
     if fake_questions is not None:
         fake_texts = read_fake_questions(fake_questions)
     else:
         asking = AskSettings(tries, seed=seed, send=send_to_provider)
-        # Next to the questions, not in the set: a call with another --out reads it, too.
+        # The journal is next to the questions rather than in the set, so that a call with another
+        # --out reuses it.
         journal = questions.with_name(f"{questions.name}.fakes.jsonl")
         fake_count = len(custom_questions) if fakes is None else fakes
         fake_texts = hallucination.generate_fake_questions(
@@ -271,13 +277,14 @@ def hallucinate(
         "none": none_entries,
         "swap": swap_entries,
     }
-    # The format has a file for each scenario, and none may be empty.
+    # The format has a file for each scenario, none of which may be empty.
     empty = [scenario for scenario, scenario_entries in entries.items() if not scenario_entries]
     if empty:
         raise BadInput(
             f"{questions}: no question can be used for {', '.join(empty)} (left out of none: "
-            f"{_format_counts(without_none)}; of swap: {_format_counts(not_swapped)}). To be swapped, a question must "
-            f"name an organ, and other images must not show its {unrelated_by}."
+            f"{_format_counts(without_none)}; of swap: {_format_counts(not_swapped)}). For a swap, "
+            "a question must "
+            f"name an organ, and some other image must not show its {unrelated_by}."
         )
 
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:

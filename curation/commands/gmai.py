@@ -1,4 +1,4 @@
-"""Commands gmai, gmai-tag, gmai-validate: a GMAI-MMBench-style benchmark from labelled data."""
+"""Commands gmai, gmai-tag and gmai-validate: a GMAI-MMBench-style benchmark from labelled data."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ def gmai(
             typer.echo(f"{count:7} {label}")
 
     typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")
-    # A wrong reader setting shows at a glance in pictures, and not at all in counts.
+    # Pictures show at a glance whether a reader has a wrong setting; counts do not show it at all.
     typer.echo(
-        f"look at {out / PRIVATE_FOLDER / 'sheets'}: nine pictures of each dataset, marked and labelled as they were read"
+        f"look at {out / PRIVATE_FOLDER / 'sheets'}: nine pictures of each dataset, marked and "
+        "labelled as they were read"
     )
     typer.echo(
-        f"keep private: {out / PRIVATE_FOLDER} (pictures), {out / 'dataset.key'} and {out / 'dataset.names.csv'} (which "
+        f"keep private: {out / PRIVATE_FOLDER} (pictures), {out / 'dataset.key'} and "
+        f"{out / 'dataset.names.csv'} (which "
         f"files were skipped), {out / 'dataset-answers'} (the test split's answers)"
     )
 
@@ -94,7 +96,7 @@ def gmai_tag(
     from curation.gmai.validation import build_tagging
     from curation.review.review_server import serve_page
 
-    # A name given twice is one tagger.
+    # A name that is given twice counts as one tagger.
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
     serve_page(
         lambda _: build_tagging(out, names),

@@ -1,4 +1,4 @@
-"""Commands embed, pairs, histograms: from images to the pairs on which two encoders disagree."""
+"""Commands embed, pairs and histograms: from images to the pairs on which two encoders disagree."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def embed(
     ] = "biomedclip",
     name: Annotated[
         str | None,
-        typer.Option(help="name for this encoder (default: its id)"),
+        typer.Option(help="name of this encoder in the files (default: its id)"),
     ] = None,
     pooling: Annotated[
         Literal["projected", "cls", "mean"] | None,
-        typer.Option(help="(default: projected; dinov2, transformers:ID: cls)"),
+        typer.Option(help="vector to use (default: projected; for dinov2 and transformers:ID, cls)"),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="revision of the model on the Hub")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="images per batch")] = 32,
@@ -59,7 +59,7 @@ def embed(
 
     spec = parse_encoder(encoder, pooling, revision, name)
     if "://" not in images:
-        # Fail before the encoder is downloaded if there are no images.
+        # If there are no images, fail before the encoder is downloaded.
         list_images(open_image_source(images))
     encode = None
     if ray is not None:
@@ -74,7 +74,7 @@ def embed(
 
     unreadable = pd.read_csv(out / UNREADABLE_FILE, dtype=str, keep_default_na=False)
     if len(unreadable):
-        # Names on a screen, ids in logs: a file may be named after its patient.
+        # A file may be named after its patient, so names are shown on a screen only; logs get ids.
         names = load_file_names(out) if sys.stdout.isatty() else {}
         typer.echo(f"{len(unreadable)} images could not be read and are left out:")
         for row in unreadable.to_dict("records"):
@@ -163,7 +163,7 @@ def pairs(
     }  # fmt: skip
     overrides = {name: bound for name, bound in options.items() if bound is not None}
     thresholds = Thresholds(**(vars(SEARCH_MODES[mode]) | overrides))
-    # Nearly all pairs are easy or reversed: listing them all would fill the disk.
+    # Nearly all pairs count as easy or reversed, so listing them all would fill the disk.
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
     medical_vectors, general_vectors = (open_embeddings(embeddings, name) for name in (med, gen))
@@ -171,12 +171,12 @@ def pairs(
     metadata = None
     if table is not None:
         files = load_file_names(embeddings)
-        # The index may have ids in place of names; the table has names.
+        # The index may contain ids, but the table has file names.
         names = [files.get(image, image) for image in index["image"]]
         metadata = align_to_images(names, table)
         if (metadata["group"] == "").all():
             typer.echo(
-                "the table has no groups: pairs of one patient, figure or article are not set aside",
+                "the table has no groups, so pairs of the same patient, figure or article are not set aside",
                 err=True,
             )
     images = image_attributes(index, metadata, min_caption)
@@ -192,7 +192,7 @@ def pairs(
             )
         vector_files = [Path(str(vectors.filename)).absolute() for vectors in (medical_vectors, general_vectors)]
         run = search_on_ray(vector_files, device, RayCluster(ray, workers, gpus_per_worker))
-    # With Ray, the workers use the device; this process only collects.
+    # With Ray, only the workers use the device; this process collects their results.
     search = PairSearch(medical_vectors, general_vectors, thresholds, "cpu" if ray else device)
     report = mine_pairs(
         search,
@@ -208,17 +208,19 @@ def pairs(
     counts = report["counts"]
     typer.echo(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates, "
-        f"{counts['same_group']} of one group and {counts['short_caption']} with a short caption; kept {counts['chosen']} in "
+        f"{counts['same_group']} of the same group and {counts['short_caption']} with a short "
+        f"caption; kept {counts['chosen']} in "
         f"{out / 'pairs.parquet'}"
     )
-    # Pairs that share images are correlated: say what they are worth statistically.
+    # Pairs that share images are correlated, so state how many independent pairs they amount to.
     independent_pairs = report["independent_pairs"]
     if independent_pairs < 0.9 * counts["chosen"]:
         typer.echo(
-            f"they share images or groups, so they are worth {independent_pairs:.1f} independent pairs; with "
-            "--cap-per-image 1 they share none"
+            f"they share images or groups, so they count as {independent_pairs:.1f} independent "
+            "pairs; "
+            "--cap-per-image 1 avoids shared images"
         )
-    # Suggest thresholds that would give some pairs.
+    # Suggest thresholds that would match some pairs.
     if not counts["found"]:
         for line in suggest_thresholds(search):
             typer.echo(line)

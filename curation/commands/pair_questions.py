@@ -1,6 +1,6 @@
-"""Commands write, captions, categorize, patterns, review, export, quality.
+"""Commands write, captions, categorize, patterns, review, export and quality.
 
-They lead from a language model's questions to a reviewed benchmark.
+They lead from questions that a language model writes to a reviewed benchmark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from curation.writing.asking import Writer
 
 MAX_PAIRS_WITHOUT_LIMIT = 20_000
-"""More pairs need an explicit --limit: each costs a reply."""
+"""For more pairs than this, --limit must be given, since each pair costs a reply."""
 
 
 def write_drafts(
@@ -37,7 +37,7 @@ def write_drafts(
 ) -> None:
     """Have a language model write a question for each pair (prompt A.1).
 
-    Each question is checked; if it fails, the model is asked again.
+    Each question is checked; if it fails the checks, the prompt is sent again.
     """
     import pandas as pd
 
@@ -51,15 +51,16 @@ def write_drafts(
     if not (pairs / "pairs.parquet").is_file():
         raise BadInput(f"{pairs}: contains no pairs.parquet. Make it with `medprobe curate pairs`.")
     pair_table = pd.read_parquet(pairs / "pairs.parquet")
-    # Guard against an accidental bill.
+    # Guard against an unexpectedly large bill.
     if limit is None and len(pair_table) > MAX_PAIRS_WITHOUT_LIMIT:
         raise BadInput(
-            f"{pairs}: contains {len(pair_table)} pairs, each of which costs a reply. Choose some with "
+            f"{pairs}: contains {len(pair_table)} pairs, each of which costs a reply. Choose some "
+            "with "
             "`medprobe curate pairs --top`, or give --limit."
         )
     pair_table = pair_table if limit is None else pair_table.head(limit)
 
-    # The pairs have ids where the images had keyed names; the table of captions has file names.
+    # Pairs name images by their keyed ids, the table of captions by their file names.
     images = sorted({*pair_table["image_1"], *pair_table["image_2"]})
     files = load_file_names(pairs)
     image_files = [files.get(image, image) for image in images]
@@ -80,7 +81,7 @@ def write_drafts(
         out,
         asking,
     )
-    # The drafts use the ids of the pairs: the list that maps them to files goes along.
+    # The drafts use the ids of the pairs, so they need the list that maps ids to files.
     share_name_list(pairs, out)
     for stage, count in funnel.items():
         typer.echo(f"{stage}: {count}")
@@ -111,15 +112,16 @@ def captions(
     from curation.writing.caption_facts import extract_captions
     from dataset_builders.errors import BadInput
 
-    # Replies are journaled under the same name with the suffix .jsonl.
+    # The journal has the same name with another suffix, so the suffix .csv is required.
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
     asking = AskSettings(tries, send=send_to_provider)
     metadata = read_image_table(table)
     counts = extract_captions(metadata, open_language_model(model, base_url), out, asking)
     typer.echo(
-        f"read {counts['read']} captions ({counts['kept']} more from earlier calls); {counts['refused']} replies went "
-        f"beyond the caption, {counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
+        f"read {counts['read']} captions ({counts['kept']} more in earlier calls); "
+        f"{counts['refused']} got no valid "
+        f"reply, {counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
     )
     if not counts["read"] + counts["kept"]:
         raise BadInput(
@@ -171,8 +173,9 @@ def categorize(
     result = categorize_images(drafts, writer, questions, asking, choices)
     typer.echo(f"categories: {', '.join(result['categories'])}")
     typer.echo(
-        f"{len(result['images'])} images have one; {len(result['refused'])} got no reply from the list; "
-        f"{len(result['unasked'])} no reply"
+        f"{len(result['images'])} images were categorized; {len(result['refused'])} got no valid "
+        "reply; "
+        f"{len(result['unasked'])} got no reply at all"
     )
     if not result["images"]:
         raise BadInput(
@@ -206,7 +209,7 @@ def open_language_model(model: str, base_url: str | None) -> Writer:
     """Open the language model of a command.
 
     Args:
-        model: its name on the server; a prefix `openai:` is accepted.
+        model: name of the model on the server; a prefix `openai:` is accepted.
         base_url: address of the server; None for OpenAI's own.
 
     Returns:
@@ -303,8 +306,10 @@ def export_benchmark(
     typer.echo(json.dumps(funnel, indent=1))
     if restricted := images_without_licence(folder):
         typer.echo(
-            f"{len(restricted)} images (first: {restricted[0]}) have no licence that permits redistribution: "
-            "the dataset can only be published with --private. Licences come from the table (--table, column license)."
+            f"{len(restricted)} images (first: {restricted[0]}) have no licence that permits "
+            "redistribution: "
+            "the dataset can only be published with --private. Licences come from the table "
+            "(--table, column license)."
         )
     typer.echo(f"wrote {folder}; next: medprobe build mediconfusion --as {name} --source {folder}")
 

@@ -1,4 +1,4 @@
-"""Commands deidentify, texts, withdraw, id: protect patients."""
+"""Commands deidentify, texts, withdraw and id, which protect patients."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def deidentify(
     labels: Annotated[
         list[Path] | None,
         typer.Option(
-            help="COCO JSON, or folder of VOC, YOLO, mask or NIfTI files, to write under the images' ids; NIfTI comes "
-            "with its images (repeatable)"
+            help="labels to copy: COCO JSON, or folder of VOC, YOLO, mask or NIfTI files; NIfTI images are copied with "
+            "their labels (repeatable)"
         ),
     ] = None,
     skip_contradictions: shared_options.SkipContradictions = False,
@@ -50,7 +50,7 @@ def deidentify(
     from curation.deidentify.patient_table import PatientTable
     from curation.images.image_table import read_dataframe, require_columns
 
-    # Labels first: files that are labels are not images.
+    # Labels are loaded first, since their files must not be read as images.
     label_sets = [load_image_labels(path, images) for path in labels or ()]
     patient_table = None
     if table is not None:
@@ -74,17 +74,18 @@ def deidentify(
     )
 
     typer.echo(
-        f"taken: {', '.join(f'{count} {kind}' for kind, count in report['files'].items())}; groups: {report['groups']}"
+        f"read: {', '.join(f'{count} {kind}' for kind, count in report['files'].items())}; groups: {report['groups']}"
     )
     if split_patients := report["patient_ids_in_several_groups"]:
         typer.echo(
-            f"{split_patients} PatientIDs have images in several groups of {table}, so a patient may end up on both "
+            f"{split_patients} PatientIDs have images in several groups of {table}, so a patient "
+            "may end up on both "
             f"sides of a split. Group by patient, or leave out the column {group_column!r}."
         )
     for section in ("not_taken", "ignored_in_headers", "labels", "labels_left_out"):
         for reason, count in report[section].items():
             typer.echo(f"{section.replace('_', ' ')}: {count} ({reason})")
-    # Class names are free text: only a person can tell whether one names a patient.
+    # Class names are free text, so only a person can tell whether one of them names a patient.
     if classes := sorted({name for label_set in label_sets for name in label_set.classes}):
         typer.echo(
             f"class names, copied without known patient names (check them): {', '.join(classes)}",
@@ -92,7 +93,8 @@ def deidentify(
     if patient_table is not None:
         if patient_table.left_out:
             typer.echo(
-                f"columns of {table} left out: {', '.join(patient_table.left_out)} (--keep-column copies a column; "
+                f"columns of {table} left out: {', '.join(patient_table.left_out)} (--keep-column "
+                "copies a column; "
                 "--name-column removes its words from the other texts)"
             )
         for key, count in patient_table.counts.items():
@@ -131,18 +133,18 @@ def withdraw(
     ],
     runs: Annotated[
         list[Path] | None,
-        typer.Option(help="also reduce the runs in this folder to the other cases (repeatable)"),
+        typer.Option(help="also remove its cases from the runs in this folder (repeatable)"),
     ] = None,
     stores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="also take questions about them out of this results store (folder), with the results on them"
+            help="also delete the questions about it from this results store (folder), and the results on these questions"
         ),
     ] = None,
 ) -> None:
     """Remove a patient from a dataset: images, questions and entries.
 
-    Everything else keeps its ids; later commands obey the list of withdrawals.
+    All other questions keep their ids, and later commands leave the patient out.
     """
     import json
 
@@ -158,7 +160,7 @@ def withdraw(
 
     private = folder / "private"
     is_gmai = (private / UNIT_JOURNAL).is_file()
-    # `g-...` is a keyed id already; a name needs the key.
+    # `g-...` is already a keyed id; computing the id of a name needs the key.
     ids = {group} if group.startswith("g-") else keyed_group_ids(folder, group)
     for kind, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
         typer.echo(f"removed: {count} {kind}")
@@ -166,9 +168,9 @@ def withdraw(
         typer.echo(f"removed from the runs in {root}: {withdraw_from_runs(root, ids)} questions")
     for store in stores or ():
         for result in withdraw_from_store(store, ids):
-            typer.echo(f"removed from {store}: {result}. Submit its run again, reduced by --runs.")
+            typer.echo(f"removed from {store}: {result}. Submit its run again after --runs has reduced it.")
 
-    # Datasets built before still contain the patient: say how to rebuild them.
+    # Datasets that were built earlier still contain the patient, so state how to rebuild them.
     if is_gmai:
         next_step = (
             f"medprobe curate gmai SOURCES --out {folder}, which rebuilds {folder / 'dataset'} and {folder / 'tsv'}"
@@ -196,9 +198,9 @@ def group_id(
         ),
     ],
 ) -> None:
-    """Print the keyed id of a patient in a folder; only the owner of the key can.
+    """Print the keyed id of a patient in a folder, for which its key is needed.
 
-    Give several folders for sets made from one another: the id in each is computed from the one
+    For a set made from another folder, give both folders in order: each id is computed from the one
     before.
     """
     from curation.withdraw import keyed_group_ids
@@ -206,4 +208,4 @@ def group_id(
     ids = {name}
     for folder in folders:
         ids = {keyed_id for group in ids for keyed_id in keyed_group_ids(folder, group)}
-        typer.echo(f"{folder}: {', '.join(sorted(ids)) or 'no image is of them'}")
+        typer.echo(f"{folder}: {', '.join(sorted(ids)) or 'no image belongs to them'}")

@@ -19,7 +19,8 @@ from dataset_builders.source_files import is_safe_relative_path, strip_option_le
 
 ParsedRow = TypeVar("ParsedRow")
 QUESTION_REMEDY = (
-    "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, "
+    "A question has the columns image, question, answer (a letter, or the option's text) and its "
+    "options: option_A, "
     "option_B ..., or in `options` a list, or an object with letters as keys."
 )
 
@@ -30,7 +31,8 @@ class CustomQuestion:
 
     Attributes:
         answer: index of the correct option.
-        kind: what the image shows (its organ, say); decides which other images are unrelated.
+        kind: what the image shows (such as its organ), which decides which other images are
+            unrelated.
         group: patient, study or article of the image; "" if unknown.
     """
 
@@ -43,12 +45,12 @@ class CustomQuestion:
 
     @property
     def correct_option(self) -> str:
-        """Text of the correct option."""
+        """Return the text of the correct option."""
         return self.options[self.answer]
 
     @property
     def wrong_options(self) -> list[str]:
-        """Texts of the wrong options, in order."""
+        """Return the texts of the wrong options, in order."""
         return [option for index, option in enumerate(self.options) if index != self.answer]
 
 
@@ -65,7 +67,7 @@ def read_custom_questions(path: Path, kind_column: str | None = None) -> list[Cu
 
     Args:
         path: table with the columns image, question, answer and options; optionally group.
-        kind_column: column with what the image shows.
+        kind_column: column that states what the image shows.
 
     Returns:
         One question per row.
@@ -124,8 +126,8 @@ def _read_rows(
 ) -> list[ParsedRow]:
     """Parse the rows of a table.
 
-    `parse_row` returns a string for a bad row: what is wrong with it. Raises BadInput with all bad
-    rows, or if there are no rows.
+    For an invalid row, `parse_row` returns a string that says what is wrong. Raises BadInput if
+    there are no rows, or if rows are invalid; the message lists them.
     """
     table = read_dataframe(path)
     require_columns(table, path, required, remedy)
@@ -137,7 +139,7 @@ def _read_rows(
             problems.add(str(path), f"row {number}", parsed)
         else:
             questions.append(parsed)
-    # Report all bad rows at once.
+    # Report all invalid rows together, so that the user can correct them in one go.
     problems.check(remedy)
     if not questions:
         raise BadInput(f"{path}: contains no questions. {remedy}")
@@ -169,7 +171,7 @@ def image_groups(questions: Iterable[CustomQuestion], path: Path) -> pd.DataFram
 
 
 def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
-    """Return the options of a row without leading letters, or a string: what is wrong with them."""
+    """Return the options of a row without leading letters, or a string that says what is wrong."""
     raw_options = row.get("options", row.get("choices"))
     if isinstance(raw_options, str) and raw_options.strip()[:1] in (
         "[",
@@ -202,14 +204,14 @@ def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
 
 
 def _question_problem(image: str, question: str, options: tuple[str, ...] | str) -> str:
-    """Describe what is wrong with a question; "" if nothing is."""
+    """Return what is wrong with a question; "" if it is valid."""
     if not image or not question:
         return "has no image or no question"
     if not is_safe_relative_path(image):
         return f"the image name {image!r} leaves its folder"
     if isinstance(options, str):
         return options
-    # At most 25: an added way out must still have a letter.
+    # At most 25, because an added "I do not know" needs a letter, too.
     if not 2 <= len(options) <= 25 or not all(options):
         return f"has {len(options)} options, not 2 to 25" if all(options) else "has an option without a text"
     if len({option.casefold() for option in options}) < len(options):
@@ -220,7 +222,7 @@ def _question_problem(image: str, question: str, options: tuple[str, ...] | str)
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
     """Return the index of the option that an answer names by its letter, its text or both.
 
-    None if it names no option, or two.
+    Returns None if it names no option, or two.
     """
     match = re.fullmatch(r"\(?([A-Za-z])(?:[).:]\s*(.*))?", answer)
     letter_index = LETTERS.index(match[1].upper()) if match else len(options)

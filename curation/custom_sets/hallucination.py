@@ -3,17 +3,20 @@
 The three scenarios (HALT-MedVQA, section 2):
 
     NONE    the correct option is replaced by "None of the above"
-    SWAP    the image is replaced by an unrelated one; "I do not know" is correct
-    FAKE    a question that no image can answer; "I do not know" is correct
+    SWAP    the image is replaced by an unrelated one, so "I do not know" is correct
+    FAKE    no image can answer the question, so "I do not know" is correct
 
-The paper had a language model write the FAKE questions, in three kinds (generic, about a made-up
-patient, medically false), without printing its prompt: `FAKE_PROMPT` is ours.
+The authors had a language model write the FAKE questions, of three kinds (generic, about a made-up
+patient, medically false). They did not publish their prompt; `FAKE_PROMPT` is ours.
 
-The correct letter is balanced in all three; in the authors' NONE file, always answering "C" scores
-37%. In the authors' files, giving up is always correct. Here each question has a control that
-offers the same way out and has an answer, so that always giving up scores 50%.
+These sets differ from the authors' in two ways. The letters of the correct options are balanced in
+all three scenarios, whereas always answering "C" scores 37% on the authors' NONE file. And each
+question has a control, which offers the same way out ("None of the above" or "I do not know") but
+has a correct answer. Always giving up therefore scores 50%, whereas it is always correct in the
+authors' files.
 
-See also: which options permit a replacement (`option_texts.py`), asking (`writing/asking.py`).
+See also: whether an option may be replaced (`option_texts.py`), requests to the model
+(`writing/asking.py`).
 """
 
 from __future__ import annotations
@@ -43,18 +46,19 @@ from dataset_builders.terms import find_regions, normalize_term, regions_disjoin
 
 NONE_OPTION, UNKNOWN_OPTION = "None of the above", "I do not know"
 CONTROL_SUFFIX = "c"
-"""Suffix of the keys of controls; in the NONE file, which is a list, of their `entry_id`."""
+"""Suffix of the keys of controls (of their `entry_id` in the NONE file, which is a list)."""
 CONTROLS_NOTE_START = "Controls"
-"""First word of the card's sentence with the share of controls."""
+"""First word of the sentence about controls on the dataset card."""
 MAX_HASH_DISTANCE = 6
-"""Maximum Hamming distance of near-duplicates' 64-bit perceptual hashes (as `medprobe curate
-pairs`)."""
+"""Maximum Hamming distance between the 64-bit perceptual hashes of near-duplicates (as in `medprobe
+curate pairs`).
+"""
 FAKE_KINDS = {
     "generic": "It is set in an invented, impossible world, so that no medical image can answer it.",
     "patient": "It rests on the story of a patient (complaints, past treatment, laboratory values) that no image can show.",
     "medical": "It takes a medical statement for granted that is plainly false.",
 }
-"""The three kinds of fake questions in section 2, in our words."""
+"""The three kinds of fake questions of the paper's section 2, in our words."""
 FAKE_PROMPT = """Write one multiple-choice question that pretends to be about a {modality}. {kind}
 Give four different answer options that sound as if one of them could be right. No option may say that the question is wrong.
 Answer in this format and with nothing else:
@@ -67,7 +71,7 @@ D: <option>"""
 
 @dataclass(frozen=True)
 class ImageRelations:
-    """What is known about which images are related.
+    """Patients and perceptual hashes of images, which tell whether two images are related.
 
     Attributes:
         groups: image -> its patient or article.
@@ -78,7 +82,7 @@ class ImageRelations:
     hashes: Mapping[str, int]
 
     def are_related(self, image_a: str, image_b: str) -> bool:
-        """Whether two images are the same, near-duplicates, or of one group."""
+        """Return True if two images are the same, near-duplicates, or of one group."""
         group = self.groups.get(image_a, "")
         if image_a == image_b or (group != "" and self.groups.get(image_b, "") == group):
             return True
@@ -94,10 +98,10 @@ def build_none_entries(
     """Build the entries of pmc_vqa_nota1K.json: "None of the above" replaces the correct option.
 
     A question is left out if an option refers to other options, offers a way out, or may mean the
-    same as the correct one: "None of the above" would not be correct.
+    same as the correct option, since "None of the above" would then not be correct.
 
-    The control of each question has as many options, the correct one and "None of the above" among
-    them: one wrong option makes room.
+    The control of each question has the same number of options. It keeps the correct option, and
+    "None of the above" replaces one of the wrong ones.
 
     Args:
         questions: the user's questions.
@@ -127,7 +131,8 @@ def build_none_entries(
             NONE_OPTION,
             *(option for index, option in enumerate(wrong) if index != dropped),
         ]
-        # Shuffled, so that "None of the above" appears at every position among the wrong options.
+        # Shuffle the wrong options, so that "None of the above" may appear at any position among
+        # them.
         control_wrong.sort(key=lambda option: seeded_hash(f"{question.question} {option}", seed))
         for key, correct, other_options in (
             (f"{number}", NONE_OPTION, wrong),
@@ -146,7 +151,7 @@ def build_none_entries(
 
 
 def _exclusion_reason(question: CustomQuestion) -> str:
-    """Say why a question's options cannot be moved or replaced; "" if they can."""
+    """Return why a question's options cannot be moved or replaced; "" if they can."""
     if any(map(refers_to_options, question.options)):
         return "an option refers to other options"
     return "an option declines to answer or covers the remaining cases" if has_abstention(question.options) else ""
@@ -160,7 +165,7 @@ def build_swap_entries(
     A question gets a new image only if
       - its text names an organ that the new image does not show ("Is a fracture visible?" fits any
       image),
-      - the organ of its own image (`kind`) excludes that of the new image,
+      - an image of its own organ (`kind`) cannot also show the organ of the new image,
       - the two images are unrelated,
       - the new image does not have the same question,
       - no option names what the new image may show.
@@ -180,7 +185,7 @@ def build_swap_entries(
     kinds: dict[str, set[str]] = {}
     image_questions: dict[str, set[str]] = {}
     for question in questions:
-        # The questions on one image may disagree about its kind: keep them all.
+        # The questions about an image may state different kinds: keep them all.
         kinds.setdefault(question.image, set()).add(question.kind)
         image_questions.setdefault(question.image, set()).add(question.question.casefold())
 
@@ -194,7 +199,7 @@ def build_swap_entries(
             and not relations.are_related(question.image, image)
         )
 
-    # A used image moves to the end of the queue, so that all are used about equally often.
+    # A used image moves to the end of the queue, so that all images are used about equally often.
     image_queue = sorted(kinds, key=lambda name: seeded_hash(f"swap {name}", seed))
     left_out: Counter[str] = Counter()
     swaps = []
@@ -218,8 +223,8 @@ def build_swap_entries(
         seed,
         [len(q.options) + 1 for _, q in swaps],
     ):
-        # The position of "I do not know" is balanced; so is its distance to the control's correct
-        # option.
+        # Both the position of "I do not know" and its distance to the control's correct option are
+        # balanced.
         count = len(question.options) + 1
         correct_slot = (slot + 1 + turns[count] // count % (count - 1)) % count
         turns[count] += 1
@@ -243,7 +248,7 @@ def build_swap_entries(
 
 
 def _swap_exclusion_reason(question: CustomQuestion) -> str:
-    """Say why a question cannot be asked of another image; "" if it can."""
+    """Return why a question cannot be asked about another image; "" if it can."""
     if reason := _exclusion_reason(question):
         return reason
     if not find_regions(question.kind):
@@ -259,7 +264,7 @@ def _swap_exclusion_reason(question: CustomQuestion) -> str:
 
 
 def _may_show(kind: str, option: str) -> bool:
-    """Whether an option names an organ in or next to the region that an image of `kind` shows."""
+    """Return True if an option names an organ that an image of `kind` shows, or one next to it."""
     option_regions = find_regions(option)
     is_near = bool(option_regions) and not regions_disjoint(find_regions(kind), option_regions)
     kind_words, option_words = (set(map(singular, normalize_term(text).split())) for text in (kind, option))
@@ -278,7 +283,7 @@ def build_fake_entries(
         fakes: the fake questions.
         images: the user's images.
         seed: seed of the choice of images and of the order of the options.
-        questions: real questions for the controls, which offer "I do not know" too.
+        questions: real questions for the controls, which also offer "I do not know".
 
     Returns:
         Key -> entry, controls included.
@@ -317,7 +322,7 @@ def build_fake_entries(
 
 
 def describe_controls(scenarios: Mapping[str, Any]) -> str:
-    """Format the card's sentence on what always giving up scores.
+    """Format the dataset card's sentence about the score of always giving up.
 
     Args:
         scenarios: scenario -> the entries of its file (a list for NONE, else an object).
@@ -331,7 +336,7 @@ def describe_controls(scenarios: Mapping[str, Any]) -> str:
         for key in (entries if isinstance(entries, dict) else (entry.get("entry_id", "") for entry in entries))
     ]
     share = 100 * sum(key.endswith(CONTROL_SUFFIX) for key in keys) / len(keys)
-    offer = f"{share:.1f} % of the questions offer the same way out and have an answer"
+    offer = f"{share:.1f} % of the questions offer the same way out but have an answer"
     return f"{CONTROLS_NOTE_START}: {offer}. Always giving up scores {100 - share:.1f} %."
 
 
@@ -352,8 +357,8 @@ def _balance_positions(
 ) -> list[tuple[int, Any, int]]:
     """Assign each question the position of its correct option, each position equally often.
 
-    `option_counts`: number of options of each question; positions are balanced among questions with
-    equally many. Returns (number, question, position) in random order.
+    `option_counts` is the number of options of each question; positions are balanced among
+    questions with the same number. Returns (number, question, position) in random order.
     """
     turns: Counter[int] = Counter()
     placed = []
@@ -399,7 +404,7 @@ def _build_entry(
 def parse_fake_question(reply: str) -> FakeQuestion | None:
     """Parse a reply to `FAKE_PROMPT`.
 
-    Returns None unless it has four different options, none of which gives up.
+    Returns None unless it has a question and four different options, none of which gives up.
     """
     fields: dict[str, str] = {}
     for line in reply.splitlines():
@@ -418,24 +423,25 @@ def parse_fake_question(reply: str) -> FakeQuestion | None:
 def generate_fake_questions(
     count: int, model: Writer, journal: Path, asking: AskSettings, modality: str = "medical image"
 ) -> list[FakeQuestion]:
-    """Have a language model write different fake questions, the three kinds in turn.
+    """Have a language model write fake questions, all different, with the three kinds in turn.
 
     Args:
         count: number of questions.
         model: the language model.
-        journal: file that keeps the replies; a repeated call reads them.
-        asking: how the model is asked.
+        journal: file that stores the replies; a repeated call reuses them.
+        asking: settings of the requests.
         modality: kind of the images, for the prompt.
 
     Returns:
         `count` questions.
 
     Raises:
-        BadInput: the model gave fewer after all tries.
+        BadInput: the model wrote fewer valid questions in all its tries.
     """
     kinds = list(FAKE_KINDS.values())
     prompts = {
-        # The number makes servers that cache replies write another question.
+        # The number makes each prompt different, so that a server's cache does not repeat a
+        # question.
         json.dumps([number, model.name, modality]): FAKE_PROMPT.format(
             modality=modality,
             kind=kinds[number % 3],

@@ -1,9 +1,9 @@
 """Decide whether a question's correct option or image may be replaced.
 
-The author of a question marks the correct option. Once that option or the image is replaced
-(`hallucination.py`), the remaining options decide whether "None of the above" or "I do not know" is
-correct. It is not if an option refers to other options, fits any image, or may mean the same as the
-correct option; such questions are left out.
+`hallucination.py` replaces the correct option by "None of the above", or the image by one for which
+"I do not know" is correct. This must not make a remaining option correct. A question is therefore
+left out if an option refers to other options, fits any image, or may mean the same as the correct
+option.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ REFERENCE_WORDS = (
     "above|below|both|all|either|neither|any|each|some|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|"
     "previous|foregoing|aforementioned|others|everything|every|former|latter"
 )
-"""Words with which an option refers to other options, if it has no content words: `Both A and
-C`."""
+"""Words with which an option refers to other options, unless it also has content words: `Both A and
+C` does, `both kidneys` does not.
+"""
 FILLER_WORDS = (
     "of|the|and|or|nor|but|not|plus|only|see|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|"
     "fourth|[1-8](?:st|nd|rd|th)|last|other|"
@@ -34,7 +35,8 @@ OPTION_LABEL = "[a-h1-8]|i{1,3}|iv|vi?"
 OPTION_REFERENCE = re.compile(
     r"\b(?:all|any|none|both|either|neither|each|some|most|two|three|one|combination|which) of "
     r"(?:these|those|them|the (?:above|listed|following|foregoing|options|choices|others?))\b|"
-    r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) (?:options?|choices?|answers?)\b|"
+    r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) "
+    r"(?:options?|choices?|answers?)\b|"
     rf"\b(?:options?|choices?|answers?) (?:{OPTION_LABEL})\b|"
     rf"^(?:both |either |neither )?(?:{OPTION_LABEL}) (?:and|or|nor|plus) (?:{OPTION_LABEL})\b"
 )
@@ -48,30 +50,36 @@ SPELLED_NUMBER = re.compile(
 )
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 ABSTENTION = re.compile(
-    r"\b(?:none of the above|all of the above|not know|dont know|unknown|can ?not be|cant be|cant tell|cannot tell|cannot determine|"
-    r"unable to|impossible|insufficient|not enough|not possible|no answer|no \w+ possible|not sure|unsure|not applicable|"
-    r"(?:not |un)(?:\w+ )?(?:listed|given|specified|mentioned|determined)|not in the list|need(?:ed|s)|depends|unclear|uncertain|"
-    r"indeterminate|inconclusive|equivocal|maybe|perhaps|elsewhere|something else|miscellaneous|n a)\b|"
-    r"^(?:none|nothing|neither|possibly|other\w*|(?:any |an |a |some(?:thing)? )?(?:other|another|different)(?: \w+)?)$"
+    r"\b(?:none of the above|all of the above|not know|dont know|unknown|can ?not be|cant be|cant "
+    r"tell|cannot tell|cannot determine|"
+    r"unable to|impossible|insufficient|not enough|not possible|no answer|no \w+ possible|not "
+    r"sure|unsure|not applicable|"
+    r"(?:not |un)(?:\w+ )?(?:listed|given|specified|mentioned|determined)|not in the "
+    r"list|need(?:ed|s)|depends|unclear|uncertain|"
+    r"indeterminate|inconclusive|equivocal|maybe|perhaps|elsewhere|something else|miscellaneous|n "
+    r"a)\b|"
+    r"^(?:none|nothing|neither|possibly|other\w*|(?:any |an |a |some(?:thing)? "
+    r")?(?:other|another|different)(?: \w+)?)$"
 )
-"""Folded options that decline to answer, or that are compatible with every other option."""
+"""Options (folded) that decline to answer, or that are compatible with every other option."""
 GENERIC_TOPIC = re.compile(
-    r"\b(?:modality|technique|sequence|planes?|views?|projection|orientation|kind of (?:image|scan)|type of (?:image|scan|imaging)|"
-    r"(?:which|what) (?:organ|body part|part of the body|region|side)|contrast|axial|coronal|sagittal|ages?|old|sex|gender|male|female|"
+    r"\b(?:modality|technique|sequence|planes?|views?|projection|orientation|kind of "
+    r"(?:image|scan)|type of (?:image|scan|imaging)|"
+    r"(?:which|what) (?:organ|body part|part of the "
+    r"body|region|side)|contrast|axial|coronal|sagittal|ages?|old|sex|gender|male|female|"
     r"marker|annotation|missing|outside)\b",
     re.IGNORECASE,
 )
-"""Topics that apply to any image: a swapped image would answer the question."""
+"""Topics of questions that any image answers, even a swapped one."""
 OPTION_LATERALITY_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 
 @cache
 def refers_to_options(option: str) -> bool:
-    """Whether an option refers to other options.
+    """Return True if an option refers to other options.
 
-    It would lose its meaning once one of them is replaced or moved. Examples: `Both A and C`, `All
-    of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are
-        correct`.
+    Such an option would lose its meaning if one of them were replaced or moved. Examples: `Both A
+    and C`, `All of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are correct`.
     """
     text = normalize_term(re.sub(r"[&+]", " and ", option))
     words = text.split()
@@ -87,6 +95,7 @@ def refers_to_options(option: str) -> bool:
     if not all(re.fullmatch(rf"{REFERENCE_WORDS}|{FILLER_WORDS}|{OPTION_LABEL}", word) for word in words):
         return False
     marks = sum(bool(re.fullmatch(OPTION_LABEL, word)) for word in words)
+    # "None" or "Other" alone does not refer to options; `has_abstention` finds these.
     has_reference = any(
         re.fullmatch(
             rf"{REFERENCE_WORDS}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more",
@@ -102,7 +111,7 @@ def refers_to_options(option: str) -> bool:
 
 
 def has_abstention(options: Sequence[str]) -> bool:
-    """Whether an option declines to answer or covers the remaining cases.
+    """Return True if an option declines to answer or covers the remaining cases.
 
     Examples: `I do not know`, `Cannot be determined`, `Other`, `Not listed`.
     """
@@ -110,20 +119,20 @@ def has_abstention(options: Sequence[str]) -> bool:
 
 
 def fits_any_image(options: Sequence[str]) -> bool:
-    """Whether an option is correct for an unrelated image: no, none, normal, intact, grade 0."""
+    """Return True if any option is correct for an unrelated image: no, normal, intact, grade 0."""
     return any(kind in ("negated", "normal") for option in options for kind, _ in find_cues(option))
 
 
 def asks_for_absence(question: str) -> bool:
-    """Whether a question asks for what is absent or unaffected.
+    """Return True if a question asks for what is absent or unaffected.
 
-    Any option is then correct for an unrelated image.
+    If it does, any option is correct for an unrelated image.
     """
     return any(kind in ("negated", "normal") and not words.isdigit() for kind, words in find_cues(question))
 
 
 def has_single_answer(question: CustomQuestion) -> bool:
-    """Whether no wrong option may mean the same as the correct one, or a part or kind of it.
+    """Return True if no wrong option may mean the same as the correct one, or a part or kind of it.
 
     Only then is "None of the above" correct once the correct option is removed.
     """
@@ -131,7 +140,7 @@ def has_single_answer(question: CustomQuestion) -> bool:
 
 
 def _may_coincide(correct: str, option: str) -> bool:
-    """Whether two options may mean the same, or one may be a part or kind of the option."""
+    """Return True if two options may mean the same, or one may be a part or kind of the other."""
     # Options with numbers are compared as numbers, not as words.
     numbers = [bool(NUMBER.search(option)) for option in (correct, option)]
     if all(numbers):
@@ -145,7 +154,7 @@ def _may_coincide(correct: str, option: str) -> bool:
         for option, label in zip((correct, option), labels, strict=True)
     )
     correct_words = set(normalize_term(correct).split())
-    # Labels without terms compare the bare words: the vocabulary may know neither.
+    # Labels without terms are compared by their words, in case the vocabulary knows neither option.
     return (
         labels_may_coincide(correct_label, other_label)
         or labels_may_coincide(ParsedLabel(correct_label.text), ParsedLabel(other_label.text))
@@ -164,11 +173,12 @@ def _may_coincide(correct: str, option: str) -> bool:
 
 
 def _numbers_differ(option_a: str, option_b: str) -> bool:
-    """Whether two options differ in exactly one number: `5 cm` and `7 cm`, T1 and T2.
+    """Return True if two options differ in exactly one number: `5 cm` and `7 cm`, T1 and T2.
 
-    Different units, spelled numbers and ranges may mean the same, so they do not count.
+    Different units, spelled-out numbers and ranges may mean the same, so they do not count as
+    different.
     """
-    # Shape: the text with its numbers masked. Equal shapes have the same unit.
+    # The shape of an option is its text without the numbers; equal shapes have the same unit.
     shapes = {" ".join(NUMBER.sub("#", text.casefold()).split()) for text in (option_a, option_b)}
     numbers = [
         [float(match.replace(",", "")) for match in NUMBER.findall(text) if match.count(".") < 2]
@@ -183,7 +193,7 @@ def _numbers_differ(option_a: str, option_b: str) -> bool:
 
 
 def _sides_overlap(option_a: str, option_b: str) -> bool:
-    """Whether two options may be on the same side; an option without a side is on either."""
+    """Return True if two options may be on the same side; an option without a side is on either."""
     sides = [{"left", "right"} & set(normalize_term(text).split()) for text in (option_a, option_b)]
     return not all(sides) or bool(sides[0] & sides[1])
 
@@ -192,7 +202,7 @@ TERM_KINDS = ("region", "organ", "finding", "modality", "site", "technique")
 
 
 def _whole_concepts(option: str) -> set[str]:
-    """Return the concepts that an option names as a whole, side apart."""
+    """Return the concepts that the whole option names, apart from its side."""
     plain = normalize_term(option)
     sideless = " ".join(word for word in plain.split() if word not in ("left", "right", "the", "a", "an"))
     matches = [
@@ -206,7 +216,7 @@ def _whole_concepts(option: str) -> set[str]:
 def _mentioned_concepts(option: str) -> set[str]:
     """Return the concepts of all terms in an option, with their ancestors.
 
-    For a liver cyst also liver and abdomen.
+    For "liver cyst", these include liver and abdomen.
     """
     concepts: set[str] = set()
     for term in find_terms(option, *TERM_KINDS):

@@ -1,7 +1,7 @@
 """Read the table behind a ProbMed-style set: what each image shows and what is absent from it.
 
 Positions come from the table or from boxes in pixels (ProbMed's positional module, section 3.3).
-Which position excludes another is in the `position` rows of the vocabulary. Labels that are not
+The `position` rows of the vocabulary define which positions exclude each other. Labels that are not
 plain positive findings ("Pneumonia?", "no effusion", "clear lungs") are skipped, counted and
 listed.
 
@@ -42,12 +42,14 @@ NORMAL_CELLS = ("no finding", "no findings", "normal")
 """Cells of the findings column that mark a normal image."""
 NON_NAME_CHARACTER = re.compile(r"[^\w\s\-–,.()/&'’]")
 TABLE_REMEDY = (
-    "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` for a normal image, "
-    "blank if unknown), and optionally positions (as many as findings; blank if unknown) and absent (findings that are "
+    "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` "
+    "for a normal image, "
+    "blank if unknown), and optionally positions (as many as findings; blank if unknown) and "
+    "absent (findings that are "
     "not there)."
 )
 OTHER_COLUMNS = ("caption", "group", "license", "source", "reviewed")
-"""Columns that other commands read or write."""
+"""Columns that other commands read or write, and this one ignores."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Finding:
 
     Attributes:
         label: the parsed label.
-        position: its position as text; "" if unknown.
-        touched: parts of the image that its boxes touch.
+        position: the position as text; "" if unknown.
+        touched: parts of the image (`IMAGE_PARTS`) that the finding's boxes touch.
     """
 
     label: ParsedLabel
@@ -66,7 +68,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The label as the table spells it."""
+        """Return the label in the table's spelling."""
         return self.label.text
 
 
@@ -90,7 +92,7 @@ class ProbedImage:
 
     @cached_property
     def image_type(self) -> str:
-        """ORGAN_MODALITY in ProbMed's spelling: chest_xray."""
+        """Return ORGAN_MODALITY in ProbMed's spelling: chest_xray."""
         return (
             f"{re.sub(r'[^a-z0-9]+', '-', self.organ.lower()).strip('-')}"
             f"_{re.sub(r'[^a-z0-9]+', '', self.modality.lower())}"
@@ -112,11 +114,11 @@ class ProbeTable:
 
 
 def labels_may_coincide(label_a: ParsedLabel, label_b: ParsedLabel) -> bool:
-    """Whether two labels may mean the same, or one may be a part or kind of the other.
+    """Return True if two labels may mean the same, or one may be a part or kind of the other.
 
     Args:
         label_a: a label.
-        label_b: the label to compare; labels of different sides never coincide.
+        label_b: another label; labels of different sides never coincide.
     """
     if (
         label_a.side
@@ -136,7 +138,8 @@ def labels_may_coincide(label_a: ParsedLabel, label_b: ParsedLabel) -> bool:
         if label_a.term.concept in lineage_b or label_b.term.concept in lineage_a:
             return True
     words_a, words_b = (set(map(singular, normalize_term(label.text).split())) for label in (label_a, label_b))
-    # Without terms: a label that contains all words of the other is a kind of it.
+    # The vocabulary may not know both: a label that contains all words of the other is a kind of
+    # it.
     return words_a <= words_b or words_b <= words_a
 
 
@@ -160,8 +163,8 @@ def read_probe_table(
         The images, skipped labels and unused columns.
 
     Raises:
-        BadInput: a column is missing, rows are invalid (all are listed), or a model wrote the table
-            from captions and rows have not been reviewed.
+        BadInput: a column is missing, rows are invalid (the message lists them), or rows that a
+            model extracted from captions have not been reviewed.
     """
     table = read_dataframe(path)
     required = {
@@ -183,13 +186,15 @@ def read_probe_table(
         }
     ]
 
-    # Only `medprobe curate captions` writes the column `reviewed`.
+    # `reviewed` marks a table that `medprobe curate captions` wrote; other tables need no review.
     if "reviewed" in table.columns:
         unreviewed = sum(not cell_text(row.get("reviewed")) for row in table.to_dict("records"))
         if unreviewed:
             raise BadInput(
-                f"{path}: {unreviewed} of {len(table)} rows are not reviewed. Model output is not ground truth: check "
-                "these rows against the images and enter your name in the column `reviewed`, or delete them."
+                f"{path}: {unreviewed} of {len(table)} rows are not reviewed. Model output is not "
+                "ground truth: check "
+                "these rows against the images and enter your name in the column `reviewed`, or "
+                "delete them."
             )
 
     problems = Problems()
@@ -224,9 +229,9 @@ def read_probe_table(
 
 
 def _split_cell(cell: Any, blanks: bool = False) -> tuple[str, ...]:
-    """Split a cell at ; and |, or take its list.
+    """Split a cell at ; and |; a list is returned as it is.
 
-    `blanks`: keep empty parts if any part has a text.
+    `blanks` keeps empty parts, unless all parts are empty.
     """
     is_list = pd.api.types.is_list_like(cell) and not isinstance(cell, dict)
     parts = map(cell_text, cell) if is_list else re.split(r"[;|]", cell_text(cell))
@@ -235,13 +240,13 @@ def _split_cell(cell: Any, blanks: bool = False) -> tuple[str, ...]:
 
 
 def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
-    """Describe what is wrong with a row's image, organ or modality; None if nothing is."""
+    """Return what is wrong with a row's image, organ or modality; None if they are valid."""
     if not probed.image or not probed.organ or not probed.modality:
         return "has no image, organ or modality"
     if not is_safe_relative_path(probed.image):
         return f"the image name {probed.image!r} leaves its folder"
     if probed.image in seen_images:
-        return f"image {probed.image!r} has a row already"
+        return f"image {probed.image!r} already has a row"
     if not normalize_term(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
         return "has an organ or modality without letters"
     for text in (probed.organ, probed.modality):
@@ -251,7 +256,7 @@ def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
 
 
 def _is_doubtful(text: str) -> bool:
-    """Whether a text contains characters of no name, or is negated, uncertain or past."""
+    """Return True if a text is not a plain name: odd characters, negated, uncertain or past."""
     return bool(NON_NAME_CHARACTER.search(text)) or any(
         kind in ("negated", "uncertain", "not current") for kind, _ in find_cues(text)
     )
@@ -263,7 +268,7 @@ def _add_findings(
     positions: Sequence[str],
     skipped: Counter[tuple[str, str]],
 ) -> tuple[ProbedImage, str | None]:
-    """Return the image with its readable findings, and its row's problem (None without one)."""
+    """Return the image with its findings, and the row's problem (None if there is none)."""
     is_normal = [label.casefold() in NORMAL_CELLS for label in labels]
     if len(labels) == 1 and is_normal[0]:
         return replace(probed, is_normal=True), "is normal and has a position" if positions else None
@@ -275,7 +280,9 @@ def _add_findings(
         label = parse_finding(text, probed.place)
         if not label.problem and label.term and cannot_show(probed.place, label.term):
             label = replace(label, problem=f"cannot be on an image of the {probed.organ}")
-            probed = replace(probed, place=UNKNOWN_CONTEXT)  # organ or finding is wrong, so neither excludes anything
+            probed = replace(
+                probed, place=UNKNOWN_CONTEXT
+            )  # either organ or finding is wrong, so no conclusions are drawn from them
         if label.problem:
             skipped[text, label.problem] += 1
             continue
@@ -285,7 +292,7 @@ def _add_findings(
             position = ""
         key = label_key(text, probed.place)
         if key in findings and findings[key].position != position:
-            position = ""  # in two places
+            position = ""  # given twice, at two positions
         findings[key] = Finding(findings[key].label if key in findings else label, position)
     if findings and any(is_normal):
         return probed, "is normal and has findings"
@@ -299,14 +306,14 @@ def _add_absent(
 ) -> ProbedImage:
     """Return the image with its absent findings.
 
-    Those that may coincide with a present one are skipped.
+    Absent findings that may mean the same as a present one are skipped.
     """
     absent: dict[str, ParsedLabel] = {}
     for text in labels:
         label = parse_finding(text, probed.place)
         problem = label.problem
         if not problem and any(labels_may_coincide(label, finding.label) for finding in probed.findings):
-            problem = "is absent, and a finding of its row may be the same or a kind of it"
+            problem = "is listed as absent, but a finding in its row may be the same or a kind of it"
         if problem:
             skipped[text, problem] += 1
         else:
@@ -336,17 +343,19 @@ def resolve_image_files(
     unmatched = [image.image for image in probed if image.image not in files]
     if unmatched:
         raise BadInput(
-            f"{path}: image {unmatched[0]!r} and {len(unmatched) - 1} more are not files of the folder, or have a name "
-            "that several files or rows have. Name images by their path below it, and leave out rows without an image."
+            f"{path}: image {unmatched[0]!r} and {len(unmatched) - 1} more are not in the folder, "
+            "or their name is "
+            "not unique. Name images by their path below the folder, and leave out rows without an "
+            "image."
         )
     return [replace(image, image=files[image.image]) for image in probed]
 
 
 def match_files(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """Map names to files, for the names that match exactly one.
+    """Map names to files; names that do not match exactly one file are left out.
 
     Args:
-        names: names as in a table.
+        names: names from a table.
         files: paths below the folder of images.
     """
     indices = pair_names(list(names), list(files)).image_indices
@@ -354,8 +363,10 @@ def match_files(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
 
 
 EXTENT_AXIS, NON_DIRECTION_AXES = "extent", ("extent", "frame", "name", "division")
-"""The axis of words that mean everywhere, and the axes whose words are not directions: the picture
-itself, organs with a side in their name, divisions."""
+"""Axes are groups of position words in the vocabulary. The words of "extent" mean everywhere (such
+as "diffuse"). The words of the second tuple's axes do not state a direction: they name an extent,
+the image itself ("frame"), an organ with a side in its name, or a division of an organ.
+"""
 STOP_WORDS = frozenset(
     re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"),
 )
@@ -373,15 +384,15 @@ def _position_axes() -> dict[str, dict[str, str]]:
 
 @cache
 def excludes_position(position: str, candidate: str) -> bool:
-    """Whether something at `position` cannot lie at `candidate`.
+    """Return True if something at `position` cannot lie at `candidate`.
 
-    It cannot if the two read the same except for words of one direction (left and right, upper and
-    lower ...), neither means everywhere, and both consist of place words only (unlike "mostly
-    left", "crossing to the right").
+    It cannot if three conditions hold: the two texts differ only in words of one direction (left
+    and right, upper and lower ...), neither means everywhere, and both consist of place words only
+    (unlike "mostly left" or "crossing to the right").
 
     Args:
-        position: where a finding is.
-        candidate: where it might be asked about.
+        position: position of a finding.
+        candidate: position that a question could ask about.
     """
     axes = _position_axes()
     words, candidate_words = set(normalize_term(position).split()), set(normalize_term(candidate).split())
@@ -392,7 +403,7 @@ def excludes_position(position: str, candidate: str) -> bool:
     all_words = words | candidate_words
     if part != candidate_part or not all(map(_is_place_word, all_words)) or all_words & axes[EXTENT_AXIS].keys():
         return False
-    # A bare "middle" may also mean the middle between left and right.
+    # "middle" without a part of the body may also mean the middle between left and right.
     if not part and any(axes["height"].get(word) == "middle" for word in all_words):
         return False
     for name, axis in axes.items():
@@ -405,7 +416,7 @@ def excludes_position(position: str, candidate: str) -> bool:
 
 
 def _is_place_word(word: str) -> bool:
-    """Whether a word is a stop word, a position, or names an organ, region or site."""
+    """Return True if a word is a stop word, a position, or names an organ, region or site."""
     places = terms_by_name("organ", "region", "site")
     return (
         word in STOP_WORDS
@@ -420,7 +431,9 @@ def _is_place_word(word: str) -> bool:
 IMAGE_HEIGHTS, IMAGE_SIDES = ("upper", "middle", "lower"), ("left", "right")
 IMAGE_PARTS = tuple(f"{height} {side} part of the image" for height in IMAGE_HEIGHTS for side in IMAGE_SIDES)
 MIN_BOX_SHARE = 0.6
-"""Minimum share of a box's area in one part of the image for the box to count as lying there."""
+"""Minimum share of a box's area that must lie in a part of the image for the box to count as
+there.
+"""
 Box = tuple[float, float, float, float]
 
 
@@ -429,9 +442,9 @@ def add_box_positions(
 ) -> tuple[list[ProbedImage], Counter[str]]:
     """Add positions to findings from their boxes.
 
-    A finding lies in a part of the image if at least 60 % of each of its boxes do; if its boxes
-    lie across parts, it has no position. A box belongs to the finding of its image with the same
-    meaning (ChestX-ray14's boxes say Infiltrate, its table Infiltration).
+    A finding lies in a part of the image if at least 60 % of the area of each of its boxes does. If
+    there is no such part, it has no position. A box is matched with the finding of its image that
+    has the same meaning (ChestX-ray14's boxes say Infiltrate, its table says Infiltration).
 
     Args:
         probed: images of the table.
@@ -440,9 +453,9 @@ def add_box_positions(
         images: folder of the images.
 
     Returns:
-        The images with positions, and the number of boxes by outcome: `used`, `across_parts` (no
-        position is asked), `of_other_images` (not in the table), `unmatched` (the row of the image
-        does not have the finding).
+        The images with positions, and the number of boxes by outcome: `used`, `across_parts` (the
+            finding has no position), `of_other_images` (the image is not in the table), `unmatched`
+            (the image's row does not have the finding).
 
     Raises:
         BadInput: rows are not boxes, or a box leaves its image.
@@ -496,17 +509,18 @@ def _place_findings(
 ) -> ProbedImage:
     """Return an image whose findings have the positions of their boxes.
 
-    `rows`: the image's rows in the table of boxes.
+    `rows` are the image's rows in the table of boxes.
     """
     with Image.open(images / image.image) as opened:
         size = opened.size
     finding_boxes: dict[int, list[Box]] = {}
     for row in rows:
         x, y, width, height = (float(str(table.at[row, name])) for name in ("x", "y", "width", "height"))
-        # Published boxes are rounded: one pixel outside is tolerated.
+        # Published boxes are rounded, so they may exceed the image by one pixel.
         if x < -1 or y < -1 or x + width > size[0] + 1 or y + height > size[1] + 1:
             raise BadInput(
-                f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} pixels. "
+                f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} "
+                "pixels. "
                 "Give boxes in the pixels of the images as they are."
             )
         key = label_key(str(table.at[row, "finding"]), image.place)
@@ -533,10 +547,10 @@ def _place_findings(
 
 
 def box_position(boxes: Sequence[Box], size: tuple[int, int]) -> str:
-    """Name the part of an image in which at least 60 % of each box lie.
+    """Return the part of an image that contains at least 60 % of each box.
 
-    Parts are upper, middle or lower third, left or right half *of the image* (a radiograph's left
-    is the patient's right).
+    The parts are the upper, middle and lower thirds of the left and right halves *of the image* (on
+    a radiograph, the image's left is the patient's right).
 
     Args:
         boxes: (x, y, width, height) in pixels.

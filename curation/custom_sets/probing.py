@@ -1,21 +1,24 @@
 """Build a ProbMed-style set from a custom table of images (ProbMed, section 3).
 
-The set has yes/no questions from modality to position, each with an adversarial counterpart: every
-question with the answer yes is paired with one that names something the image does not show.
+The set has yes/no questions about modality, organ, abnormality, findings and positions. Every
+question with the answer yes has an adversarial counterpart: the same question about something that
+the image does not show.
 
-Absent is only what the table's column `absent` says, what a finding of the image excludes
-according to `terms.csv`, and, as in the paper, a modality or organ that the image does not have,
-or a finding of such an organ. A normal image shows none of the findings that the table has for its
-organ and modality. Nothing else is asked.
+A finding counts as absent only if the table's column `absent` says so, if a finding of the image
+excludes it according to `terms.csv`, or, as in the paper, if it belongs to an organ that the image
+does not show. A modality or organ is absent if the image has a different one. A normal image shows
+none of the findings that the table has for its organ and modality. Nothing else is asked about as
+absent.
 
-ProbMed draws the counterparts freely, so frequent facts are mostly asked where they are true and
-rare ones where they are not: knowing the frequencies is enough to answer without the image. Here
-each fact is asked as absent exactly as often as it is asked as present. Such a pairing is a
-circulation, found by linear programming with random weights. The wording is ours; what is asked,
-and the names of the questions (`qa_type`), are the paper's.
+ProbMed draws the counterparts at random, so questions about frequent facts mostly have the answer
+yes, and those about rare facts the answer no. Knowing the frequencies is therefore enough to answer
+without the image. Here each fact is asked about as absent exactly as often as it is asked about as
+present. Such a pairing is a circulation in a graph of facts, which linear programming with random
+weights finds. The wording is ours; what is asked, and the names of the questions (`qa_type`), are
+the paper's.
 
-See also: the table, positions and boxes (`probe_table.py`); tables that a model extracts from
-captions (`writing/caption_facts.py`).
+See also: reading the table, its positions and boxes (`probe_table.py`); tables that a model
+extracts from captions (`writing/caption_facts.py`).
 """
 
 from __future__ import annotations
@@ -52,10 +55,11 @@ from dataset_builders.terms import (
 )
 
 MAX_CANDIDATES = 24
-"""Maximum number of absent facts considered per present one; more only costs time."""
+"""Maximum number of absent facts that are considered per present fact; more only cost time."""
 SPARE_SHARE = 0.2
-"""Questions on normal images (answer no) per question asked in pairs: 1.2 of 2.2 answers are then
-no, 54.5 %."""
+"""Maximum number of questions about normal images (answer no) per pair of questions (one yes, one
+no): 1.2 of 2.2 answers are then no, which is 54.5 %.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,11 @@ class Fact:
 
     Attributes:
         image: the image.
-        key: suffix that makes the fact unique within its image and kind: "", or `_k` for finding k.
+        key: suffix of the question's `qa_type`: "", or `_k` for finding k of the image.
         text: what is asked about.
         absent: texts of excluded facts.
-        near: the excluded facts that images of this organ and modality can show; preferred, since
-            they are harder to tell apart.
+        near: those of the excluded facts that images of this organ and modality can show. They are
+            preferred, since such questions are harder.
         question: template with {} for the text.
     """
 
@@ -85,7 +89,7 @@ class Fact:
 
 
 def balance_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
-    """Pair as many facts as possible with an absent one, each text as often absent as present.
+    """Pair as many facts as possible with an absent one, each text equally often as both.
 
     Args:
         facts: facts that are balanced together.
@@ -109,8 +113,9 @@ def balance_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str
     if not candidates:
         return {}
 
-    # A candidate is an edge from the text it asks as present to the text it asks as absent. Flow
-    # conservation at each text means that it is asked equally often as both.
+    # A candidate pair is an edge from the text of its present fact to the text of its absent one.
+    # Flow conservation at each text means that it is asked about equally often as present and as
+    # absent.
     row = {text: number for number, text in enumerate(sorted(present_texts))}
     columns = np.arange(len(candidates))
     present = np.array([row[facts[index].text] for index, _ in candidates])
@@ -124,7 +129,8 @@ def balance_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str
         (ones, ([index for index, _ in candidates], columns)),
         shape=(len(facts), len(candidates)),
     )
-    # Small random weights choose among equally large solutions; near facts weigh a little more.
+    # Small random weights choose among solutions with equally many pairs; near facts weigh slightly
+    # more.
     is_near = np.array([text in facts[index].near for index, text in candidates])
     weights = 1 + 0.01 * rng.random(len(candidates)) + 0.05 * is_near
     solution = linprog(
@@ -159,14 +165,14 @@ def draw_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
 def assign_spare_facts(
     images: Mapping[str, Sequence[str]], times_asked: Mapping[str, int], seed: int
 ) -> dict[str, str]:
-    """Assign each image an absent fact.
+    """Assign an absent fact to each image, as far as possible.
 
-    A text is used at most `SPARE_SHARE` times as often as in pairs.
+    Each text is used at most `SPARE_SHARE` times as often as it is asked about in pairs.
 
     Args:
         images: image -> texts of facts that it excludes.
-        times_asked: text -> how often it is asked as present.
-        seed: seed of the order.
+        times_asked: text -> how often it is asked about as present.
+        seed: seed of the order in which images get their facts.
 
     Returns:
         Image -> text, for the images that get one.
@@ -187,10 +193,10 @@ def assign_spare_facts(
 
 
 def seeded_hash(key: str, seed: int) -> int:
-    """Hash a key with a seed, to order and draw reproducibly.
+    """Hash a key with a seed, for reproducible orders and draws.
 
     Args:
-        key: what is ordered or drawn; adding other keys never changes its hash.
+        key: identifies what is ordered or drawn; its hash does not depend on other keys.
         seed: the seed.
 
     Returns:
@@ -213,12 +219,13 @@ QA_TYPE_ASPECTS = {
 }  # fmt: skip
 """Prefix of a `qa_type` -> the aspect that it asks about."""
 ABSENT_NOTE = (
-    "What is asked as absent is named as absent in the source's table, excluded by what the image shows, or belongs to "
-    "a modality or organ that the image does not have."
+    "What a question with the answer no asks about is listed as absent in the source's table, "
+    "excluded by what the image shows, or "
+    "belongs to a modality or organ that the image does not have."
 )
-"""The card's paragraph on questions whose answer is no."""
+"""Paragraph on the dataset card about questions whose answer is no."""
 TEXT_ONLY_NOTE_START = "Without the image"
-"""First words of the card's sentence with the score of a reader of the text."""
+"""First words of the sentence on the dataset card about the score without images."""
 
 
 def build_probes(
@@ -226,18 +233,22 @@ def build_probes(
 ) -> tuple[list[dict[str, str]], dict[str, int]]:
     """Build the rows of probmed.json.
 
-    Per image: `modality_gt/_hallu`, `body_part_gt/_hallu`, `abnormality`, `entity_gt_k/_hallu_k`
-    per finding (a normal image: one `entity_hallu`), `grounding_gt_k/_hallu_k` per finding with a
-    position. An aspect with one kind of answer only is left out.
+    `qa_type` names the aspect and, for questions in pairs, the answer: `_gt` means yes, `_hallu`
+    means no. Each image has a pair of questions about its modality and one about its organ
+    (`body_part_gt`, `body_part_hallu`), and a question about `abnormality`. Each finding k has a
+    pair of questions (`entity_gt_k`, `entity_hallu_k`), and so has its position, if known
+    (`grounding_gt_k`, `grounding_hallu_k`). A normal image has a single question about a finding
+    instead (`entity_hallu`). An aspect whose questions all have the same answer is left out.
 
     Args:
         images: images of the table.
         seed: seed of the counterparts.
-        balanced: ask a text only as often as it is asked with both answers; else draw a
+        balanced: if True, ask about each text equally often with both answers; otherwise draw a
             counterpart for every fact, as in the paper.
 
     Returns:
-        The rows, and how often each aspect could not be asked (`without_<aspect>`).
+        The rows, and how often each aspect could not be asked about (`without_<prefix of
+        qa_type>`).
 
     Raises:
         BadInput: no question can be asked.
@@ -259,7 +270,7 @@ def build_probes(
                 if prefix == "entity":
                     times_asked[image_types[fact.image]][fact.text] += 1
 
-    # Normal images show no finding to pair: they get spare questions with the answer no.
+    # Normal images have no finding to pair, so each gets a single question with the answer no.
     normal_findings = _normal_image_findings(images, times_asked, seed, balanced)
     left_out["without_entity"] += sum(image.is_normal for image in images) - len(normal_findings)
     for name, finding in normal_findings.items():
@@ -282,7 +293,7 @@ def build_probes(
         for name, image_questions in questions.items()
         for qa_type, question, answer in image_questions
     ]  # fmt: skip
-    # An aspect with one answer only would be solved by always giving it.
+    # If all questions of an aspect had the same answer, always giving that answer would solve it.
     answers: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         answers[_qa_type_prefix(row)].add(row["answer"])
@@ -296,8 +307,10 @@ def build_probes(
             else "no question can be asked"
         )
         raise BadInput(
-            f"{reason}: no modality, organ, finding or position that some images show is known to be absent from others"
-            f"{', or not as often as it is shown (--unbalanced asks anyway)' if balanced else ''}. Name what "
+            f"{reason}: no modality, organ, finding or position that some images show is known to "
+            "be absent from others"
+            f"{', or not as often as it is shown (--unbalanced asks anyway)' if balanced else ''}. "
+            "List what "
             "is not there in the column `absent`, or add images of other organs and modalities."
         )
     return rows, {key: count for key, count in sorted(left_out.items()) if count}
@@ -309,13 +322,14 @@ def _qa_type_prefix(row: Mapping[str, Any]) -> str:
 
 
 def text_only_accuracy(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Compute the accuracy of a reader without images who knows the answers' frequencies.
+    """Compute the best possible accuracy without images, given how often each answer is correct.
 
     Args:
         rows: rows of probmed.json.
 
     Returns:
-        Aspect (and `overall`) -> percent correct if each text gets its most frequent answer.
+        Aspect, or `overall` -> percentage correct if each question text gets its most frequent
+        answer.
     """
     answers: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
@@ -333,7 +347,7 @@ def text_only_accuracy(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def measure_text_only(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], str]:
-    """Compute the accuracy without the image, and the card's sentence about it.
+    """Compute the accuracy without images, and the dataset card's sentence about it.
 
     Args:
         rows: rows of probmed.json.
@@ -345,15 +359,16 @@ def measure_text_only(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, floa
     formatted = ", ".join(f"{score} % of {aspect}" for aspect, score in scores.items())
     return (
         scores,
-        f"{TEXT_ONLY_NOTE_START}, knowing how often the answer to each text is yes in this very set, at most "
+        f"{TEXT_ONLY_NOTE_START}, knowing how often the answer to each question text is yes in "
+        "this set, the best possible score is "
         f"{formatted} (chance: 50 %).",
     )
 
 
 def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
-    """Give each organ, modality and finding its most frequent spelling.
+    """Replace each organ, modality and finding by its most frequent spelling.
 
-    See section 3.3, standardised metadata.
+    See the paper's section 3.3 on standardised metadata.
 
     Args:
         images: images of the table.
@@ -369,7 +384,8 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
         (image.modality for image in images),
         lambda text: _spelling_key(text, "modality"),
     )
-    # "mass" is another finding on another organ, so findings are standardised per place.
+    # "mass" is a different finding on a different organ, so findings are standardised per organ and
+    # modality.
     findings = {
         place: _frequent_spellings(
             (label.text for image in images if image.place == place for label in _image_labels(image)),
@@ -409,22 +425,22 @@ def _frequent_spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict
 
 
 def _spelling_key(text: str, *kinds: str) -> str:
-    """Return the concept of an organ or modality; without one, its folded words in the singular."""
+    """Return the vocabulary's concept of a text, or else its folded words in the singular."""
     term = terms_by_name(*kinds).get(normalize_term(text))
     return term.concept if term else " ".join(map(singular, normalize_term(text).split()))
 
 
 def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[Fact]]:
-    """Collect the facts of all images by (prefix of `qa_type`, what is balanced together).
+    """Collect the facts of all images, grouped by what is balanced together.
 
-    Modality, organ and findings are balanced over all images; positions over those of one finding
-    on images of one organ and modality.
+    Modalities, organs and findings are balanced over all images, positions over each finding on
+    images of the same organ and modality. Returns (prefix of `qa_type`, group) -> facts.
     """
     modalities, organs = (
         sorted({image.modality for image in images}),
         sorted({image.organ for image in images}),
     )
-    # Only what some image of the table shows is asked about as absent.
+    # A question about something absent only names what another image of the table shows.
     findings = {finding.text: finding.label for image in images for finding in image.findings}
     positions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for image in images:
@@ -478,10 +494,10 @@ def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[
 
 
 def is_known_absent(image: ProbedImage, label: ParsedLabel) -> bool:
-    """Whether an image is known not to show a finding.
+    """Return True if an image is known not to show a finding.
 
-    It is if its row says so, one of its findings excludes it (`terms.csv`), or it is a finding of
-    an organ that the image does not have.
+    It is absent if the image's row says so, if one of the image's findings excludes it
+    (`terms.csv`), or if it is a finding of an organ that the image does not show.
 
     Args:
         image: the image.
@@ -492,7 +508,7 @@ def is_known_absent(image: ProbedImage, label: ParsedLabel) -> bool:
     if label.text in {absent.text for absent in image.absent}:
         return True
     if label.term is None or parse_finding(label.text).term != label.term:
-        return False  # a bare word ("mass") would mean something else on another image
+        return False  # without its organ, a word such as "mass" means something else on another image
     if cannot_show(image.place, label.term):
         return True
     return any(
@@ -503,7 +519,7 @@ def is_known_absent(image: ProbedImage, label: ParsedLabel) -> bool:
 
 
 def _finding_excludes_position(image: ProbedImage, index: int, position: str) -> bool:
-    """Whether the finding at `index`, and any that may be the same, is nowhere near `position`."""
+    """Return True if the finding at `index`, and any that may be the same, is not at `position`."""
     target = image.findings[index]
     for other_index, finding in enumerate(image.findings):
         both_known = finding.label.term is not None and target.label.term is not None
@@ -516,7 +532,8 @@ def _finding_excludes_position(image: ProbedImage, index: int, position: str) ->
             )
         ):
             continue
-        # Boxes tell exactly which parts are free; of words, only opposites do.
+        # Boxes show exactly which parts of the image are free of a finding. Positions in words only
+        # exclude their opposites.
         if finding.touched:
             if position in finding.touched or position not in IMAGE_PARTS:
                 return False
@@ -531,10 +548,10 @@ def _normal_image_findings(
     seed: int,
     balanced: bool,
 ) -> dict[str, str]:
-    """Choose the finding that each normal image is asked about (answer no, table 19).
+    """Choose the finding to ask about on each normal image (answer no; the paper's table 19).
 
-    Candidates are findings of its organ and modality that the vocabulary knows: a normal image may
-    show a device or a variant.
+    Candidates are the findings of its organ and modality that the vocabulary knows as abnormal. A
+    label that only the table knows may be a device or a variant, which a normal image can show.
     """
     chosen: dict[str, str] = {}
     for image_type in sorted({image.image_type for image in images}):
@@ -549,10 +566,11 @@ def _normal_image_findings(
 
 
 def _balanced_abnormality_images(images: Sequence[ProbedImage], seed: int) -> set[str]:
-    """Choose the images that are asked about abnormality (section 3.3).
+    """Choose the images of the questions about abnormality (section 3.3).
 
-    Per organ and modality, as many normal images as images with a finding that the vocabulary
-    knows: a label that only the table knows may be no abnormality (a device, a variant, a grade).
+    Per organ and modality, these are equally many normal and abnormal images. An image counts as
+    abnormal if the vocabulary knows one of its findings; a label that only the table knows may not
+    be an abnormality (a device, a variant, a grade).
     """
     chosen: set[str] = set()
     for image_type in {image.image_type for image in images}:
@@ -573,5 +591,5 @@ def _balanced_abnormality_images(images: Sequence[ProbedImage], seed: int) -> se
 
 
 def _is_abnormality(finding: Finding) -> bool:
-    """Whether the vocabulary knows a label as a finding."""
+    """Return True if the vocabulary lists the label as a finding."""
     return finding.label.term is not None and finding.label.term.kind == "finding"

@@ -1,4 +1,4 @@
 """De-identify a hospital's files.
 
-DICOM by PS3.15, burned-in text for review, and a report of what was removed.
+Covers DICOM by PS3.15, review of burned-in text, and a report of what was removed.
 """

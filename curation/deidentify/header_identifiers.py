@@ -1,7 +1,7 @@
 """Find the words of a DICOM header that identify its patient.
 
-They are removed from tables and class names. The header itself is never copied: of a DICOM file,
-only the picture is written (`curation/readers/pixels.py`).
+These words are removed from tables and class names. The header itself is never copied: only the
+picture of a DICOM file is written (`curation/readers/pixels.py`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def header_identifiers(dataset: Dataset) -> set[str]:
         dataset: the data set; its sequences are searched too.
 
     Returns:
-        Folded words, as `patient_table.redact_words` takes them.
+        Folded words, in the form that `patient_table.redact_words` expects.
     """
     identifiers: set[str] = set()
     for element in dataset.iterall():
         if element.VR == "PN":
-            # Names of physicians and operators too: they narrow down the patient.
+            # Names of physicians and operators are included: they narrow down who the patient is.
             identifiers = identifiers.union(
                 *(name_words(str(name)) for name in element_values(element)),
             )

@@ -1,22 +1,22 @@
 """De-identify a folder of images and DICOM files into another folder.
 
 Only pictures are written, named by keyed hashes. Pictures that may contain burned-in text are set
-aside for a person. A table has the keyed groups; a report says what was removed.
+aside for a person to review. A table lists the keyed groups; a report counts what was removed.
 
     OUT/images/<id>.png|.jpg    ready for use
-    OUT/pending/<id>.png        with text: `medprobe curate texts OUT` asks a person
+    OUT/pending/<id>.png        with text; a person reviews them with `medprobe curate texts OUT`
     OUT/texts.jsonl             boxes of the text (never the text itself)
-    OUT/labels/                 with `labels`: COCO, VOC, YOLO, masks, NIfTI under the images' ids
-                                (`image_labels.py`)
+    OUT/labels/                 if labels are given: COCO or NIfTI files that refer to
+                                the images' ids (`image_labels.py`)
     OUT/table.csv               image, group, and the columns that later steps read
                                 (`patient_table.py`)
-    OUT/deidentification.json   counts of what was removed: for the ethics board, and copied into
+    OUT/deidentification.json   counts of what was removed, for the ethics board; copied into
                                 every set made from the images
-    OUT.key, OUT.names.csv      private, next to the folder: the key, and which file became which id
-    .OUT.partial/               until it is finished: repeat the command to resume
+    OUT.key, OUT.names.csv      private, next to the folder: the key, and the file of each id
+    .OUT.partial/               unfinished output; repeat the command to resume
 
-See also: words of headers (`header_identifiers.py`), text (`images/burned_in_text.py`), the
-decisions (`review_texts.py`).
+See also: identifying words of headers (`header_identifiers.py`), detection of burned-in text
+(`images/burned_in_text.py`), decisions about it (`review_texts.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.journal import Journal
 
 FINISHED_JOURNAL = "finished.jsonl"
-"""In .OUT.partial: the pictures written so far, by id."""
+"""Journal in .OUT.partial of the pictures written so far, by id."""
 DEIDENTIFICATION_METHOD = "medprobe: of every file only the pixels are written, under a keyed id"
 
 
@@ -76,13 +76,13 @@ def deidentify_folder(
 
     Args:
         folder: the images.
-        out: folder to write, which must not exist; an interrupted call leaves .`out`.partial, and
-            the next one continues there.
+        out: folder to write, which must not exist; an interrupted call leaves `.OUT.partial`, which
+            the next call resumes.
         patient_table: the images' table. The group of a DICOM file is its PatientID unless the
             table gives one.
         search_text: search for burned-in text.
         labels: labels of the images, and the volumes that they belong to.
-        skip_contradictions: leave out labels that contradict the others instead of refusing all.
+        skip_contradictions: leave out contradictory labels instead of refusing all labels.
 
     Returns:
         The report; files that cannot be read are counted by reason.
@@ -102,7 +102,9 @@ def deidentify_folder(
     new_names: dict[Path, str] = {}
     groups: dict[Path, str] = {}
     identifiers: dict[str, set[str]] = defaultdict(set)
-    """Group -> words that name its patient, over all its files."""
+    """Group (or the file's name, if it has none) -> words that name its patient, from all of its
+    files.
+    """
     patient_groups: dict[str, set[str]] = defaultdict(set)
     """PatientID -> groups of its images."""
     sizes: dict[Path, tuple[int, int]] = {}
@@ -138,7 +140,8 @@ def deidentify_folder(
         for part in ("images", PENDING_FOLDER):
             (work / part).mkdir(exist_ok=True)
 
-        # Pictures, one at a time: each is in the journal once it is written.
+        # Pictures are written one at a time and then journalled, so that an interrupted call can
+        # resume.
         text_boxes: dict[str, Any] = {}
         with Journal(work / FINISHED_JOURNAL) as journal:
             finished = {entry["id"]: entry for entry in journal.entries}
@@ -147,7 +150,7 @@ def deidentify_folder(
                 try:
                     file_stat = path.stat()
                     state = [file_stat.st_size, file_stat.st_mtime_ns, search_text]
-                    # Headers are read again on resume: the names in them are stored nowhere.
+                    # Headers are read again on resume, since the names in them are never stored.
                     is_header = path.suffix.lower() not in IMAGE_SUFFIXES or is_dicom(path)
                     dataset = read_dicom_header(path, ignored) if is_header else None
                     with skip_on_error(UNUSABLE_HEADER):
@@ -188,7 +191,7 @@ def deidentify_folder(
 
         label_files = (path for label_set in labels for path in label_set.files)
         if unused := set(map(folder.joinpath, list_files(folder))).difference(paths, volumes, label_files):
-            counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = len(unused)
+            counts["not_taken"]["neither an image or DICOM file nor a volume with labels"] = len(unused)
         if not new_names:
             raise BadInput(
                 f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).",
@@ -200,7 +203,7 @@ def deidentify_folder(
                 if path.name not in new_names.values() or (part == PENDING_FOLDER) != (path.name in text_boxes):
                     path.unlink()
 
-        # Table and labels come last: identifiers of a group are complete only now.
+        # Table and labels come last, since all identifiers of a group are known only now.
         names = {path: path.relative_to(folder).as_posix() for path in new_names}
         rows = [
             {"image": new_names[path], "group": groups[path], **row}
@@ -240,7 +243,7 @@ def deidentify_folder(
             name_list_path(out),
             [(new_names[path], name) for path, name in names.items()],
         )
-        # Delete the lock's file, too: from here on the folder is finished.
+        # The folder is finished: delete the journal and the lock file.
         for private in (work / FINISHED_JOURNAL, *work.glob(".*.lock")):
             private.unlink()
         work.rename(out)
@@ -248,7 +251,7 @@ def deidentify_folder(
 
 
 def find_images(folder: Path, labels: Sequence[ImageLabels] = ()) -> list[Path]:
-    """List the images and DICOM files below a folder, without files that are labels.
+    """List the images and DICOM files below a folder, except those that are labels.
 
     Args:
         folder: the folder.
@@ -281,8 +284,8 @@ def _write_picture(
 ) -> dict[str, Any]:
     """Write the picture of a file without its metadata below `work`.
 
-    `dataset`: header of a DICOM file, None for an image. Returns the fields of the journal's entry.
-    Raises ImageError, Skipped, OSError.
+    `dataset` is the header of a DICOM file, and None for other images. Returns the fields of the
+    journal's entry. Raises ImageError, Skipped, OSError.
     """
     if dataset is None:
         stored = path.read_bytes()
@@ -297,11 +300,12 @@ def _write_picture(
     boxes = find_text(picture) if search_text else []
     image = image_file_name(key, stored)
     replace_file(work / (PENDING_FOLDER if boxes else "images") / image, stored)
-    # Labels of a picture that EXIF rotates have no known frame: without a size they are skipped.
+    # If EXIF rotates a picture, its labels may refer to either orientation. They are skipped
+    # because the picture has no size here.
     size = [picture.height, picture.width] if is_upright else None
     return {"image": image, "size": size, "boxes": [list(box) for box in boxes], "ignored": ignored}
 
 
 def _skip_reason(text: str) -> str:
-    """Shorten a message to a reason to count by, without the parts that depend on the file."""
+    """Shorten a message to a reason that can be counted: without details of the file."""
     return text.split("(", maxsplit=1)[0].split(":", maxsplit=1)[0].strip()[:80]

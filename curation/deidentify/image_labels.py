@@ -1,10 +1,11 @@
 """Write the labels of de-identified images under the images' ids.
 
 Annotations in COCO, Pascal VOC, YOLO or mask files become one COCO file; NIfTI stays NIfTI. Only
-geometry and class names are copied, the names without words that are known to name a patient.
+geometry and class names are copied, and words known to name a patient are removed from the class
+names.
 
-    OUT/labels/<number>.json                    one COCO file per --labels, images by id
-    OUT/labels/<id>.nii.gz, dataset.json        label volumes; the meaning of their values, if known
+    OUT/labels/<number>.json                    one COCO file per --labels; file names are the ids
+    OUT/labels/<id>.nii.gz, dataset.json        label volumes; names of their values, if known
 
 `medprobe curate gmai` reads them with `path: OUT/images` and `annotations: OUT/labels/1.json`
 (reader coco) or `OUT/labels` (nifti).
@@ -52,13 +53,13 @@ class ImageLabels:
 
     kind: str
     files: set[Path]
-    """Files that are labels and must not be read as images."""
+    """Files that contain labels and must not be read as images."""
     pairs: AnnotatedImages
     skips: list[Skip]
     values: dict[int, str] = field(default_factory=dict)
     """Value in label volumes -> class, if the source names them."""
     classes: set[str] = field(default_factory=set)
-    """Class names as written."""
+    """Class names in the files that were written."""
 
     @property
     def volumes(self) -> list[Path]:
@@ -111,7 +112,7 @@ def load_image_labels(path: Path, folder: Path) -> ImageLabels:
         values = read_volume_classes(dataset)[0] if kind == "nifti" else {}
         pairs, skips, unpaired_images, label_files = pair_dataset(dataset, files)
     except NoClassNames:
-        # The names matter only later: `medprobe curate gmai` asks for them.
+        # Numbers are enough here; `medprobe curate gmai` asks for the class names.
         dataset = dataset.model_copy(update={"classes": DEFAULT_CLASS_NAMES})
         pairs, skips, unpaired_images, label_files = pair_dataset(dataset, files)
     if kind == "nifti":
@@ -129,9 +130,10 @@ def write_labels(
     """Write the labels of de-identified images.
 
     Args:
-        labels: the labels; skips and written class names are added to them.
+        labels: the labels, to which skips and the written class names are added.
         out: folder to write to.
-        ids: path of an image -> name of its de-identified file; others are left out.
+        ids: path of an image -> name of its de-identified file; labels of other images are left
+            out.
         sizes: path of a picture that EXIF does not rotate -> (height, width) in pixels.
         patient_words: words that name patients, which are removed from class names that are not
             medical terms.
@@ -189,9 +191,9 @@ def write_labels(
 
 
 def _redact_class_names(labels: list[str], patient_words: set[str]) -> dict[str, str]:
-    """Map class names to names without words that name a patient, each to a different one.
+    """Remove words that name a patient from class names; the resulting names are all different.
 
-    Medical terms stay, even if they are also names.
+    Medical terms are kept, even if they are also names.
     """
     redacted: dict[str, str] = {}
     for label in dict.fromkeys(labels):
@@ -209,7 +211,7 @@ def _coco_geometry(target: PictureLabel) -> dict[str, Any]:
 
 
 def write_volume(path: Path, out: Path) -> None:
-    """Write a volume as NIfTI-1 with a minimal header: grid, place in space, data type.
+    """Write a volume as NIfTI-1 with a minimal header: grid, position in space, data type.
 
     Args:
         path: the volume.

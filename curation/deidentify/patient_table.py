@@ -1,11 +1,12 @@
 """The table of de-identified images: columns that later steps read, with identifying words removed.
 
-Removed from the texts are words known to name the row's patient (from the DICOM header, the column
-`group`, and columns declared to hold names) and dates that the text calls a day of birth.
+Two things are removed from the texts: words known to name the row's patient (from the DICOM header,
+the column `group`, and columns declared to hold names), and dates that the text marks as dates of
+birth.
 
-Words match regardless of case, accents and transliteration, and whether joined, split or inflected
-(`Anna-Maria`, `Annamaria`; `12-34-5678`, `12345678`; `Zwettlingers`). Other words may identify a
-person too: a person has to read the texts.
+Words match regardless of case, accents and transliteration, and even if they are joined, split or
+inflected (`Anna-Maria`, `Annamaria`; `12-34-5678`, `12345678`; `Zwettlingers`). Other words may
+identify a patient, too, so a person has to read the texts.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ COMBINING_MARKS = "".join(
     sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M")
 )
 WORD_PATTERN = re.compile(f"(?:[^\\W_][{COMBINING_MARKS}]*)+")
-"""Letters and digits with combining marks (accents, vowel signs)."""
+"""A word: letters and digits with combining marks (accents, vowel signs)."""
 NAME_SEPARATOR = re.compile("[\\s_,.^/'’=\u00ad\u200b-\u200d\u2010\u2011-]{1,3}")
 """Separators between the words of a name."""
 MAX_NAME_PARTS = 6
-"""Maximum number of parts of a name or id that are matched joined."""
+"""Maximum number of parts of a name or id that are joined before matching."""
 MIN_SUBSTRING_LENGTH = 6
-"""Minimum length for substring matches."""
+"""Minimum length of a name that is also found inside longer words."""
 UNSPACED_SCRIPT = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003134f]+")
 """Scripts without word separators, or with suffixes attached to names: Han, Kana, Hangul."""
 REDACTION = "[removed]"
@@ -41,14 +42,14 @@ PLAIN_LETTERS = str.maketrans(
 )
 """Letters without a Unicode decomposition -> their plain spelling."""
 DIGRAPHS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
-"""Letters with a two-letter spelling: Müller, Mueller."""
+"""Letters that also have a two-letter spelling: Müller, Mueller."""
 COMMON_SHORT_WORDS = {
     "an", "ap", "as", "at", "be", "by", "ct", "do", "dr", "he", "if", "ii", "in", "is", "it", "iv", "jr", "md", "me", "mr", "ms",
     "my", "no", "of", "on", "or", "pa", "so", "sr", "to", "up", "us", "we",
 }  # fmt: skip
-"""Two-letter words that occur in any patient's texts, titles included.
+"""Two-letter words, including titles, that occur in any patient's texts.
 
-Names that are such words are still found next to another part of the name."""
+A name that is such a word ("Do") is removed only next to another part of the name."""
 
 
 def folded_words(text: str, min_length: int = 3) -> set[str]:
@@ -59,15 +60,16 @@ def folded_words(text: str, min_length: int = 3) -> set[str]:
         min_length: minimum number of characters of a word.
 
     Returns:
-        The words, those with umlauts in both spellings.
+        The words; a word with umlauts is included in both spellings (muller, mueller).
     """
     return {form for word in WORD_PATTERN.findall(text) for form in _plain_forms(word) if len(form) >= min_length}
 
 
 def name_words(text: str) -> set[str]:
-    """Return the folded words of a person's name, and its parts joined.
+    """Return the folded words of a person's name, alone and joined.
 
-    Any two parts are joined, and runs of neighbours, with the first part following the last.
+    Any two parts are joined, in either order, and so are runs of three or more neighbouring parts;
+    the first part counts as the neighbour of the last.
 
     Args:
         text: the name; a DICOM name has up to three representations, separated by `=`.
@@ -89,8 +91,8 @@ def name_words(text: str) -> set[str]:
 def number_words(text: str) -> set[str]:
     """Return the words of an id that contain digits, of four characters or more.
 
-    `PAT0012345` counts, `study` does not. Also returned: an id's parts joined, its digits, and the
-    digits without leading zeros.
+    `PAT0012345` is such a word, `study` is not. The id's parts joined, its digits, and its digits
+    without leading zeros are returned, too.
 
     Args:
         text: the id.
@@ -152,7 +154,7 @@ BIRTH_DATE = re.compile(
 
 
 def redact_birth_dates(text: str) -> tuple[str, int]:
-    """Replace days of birth, recognized by the words next to them, with `[removed]`.
+    """Replace dates of birth, recognized by the words next to them, with `[removed]`.
 
     Args:
         text: the text.
@@ -170,8 +172,8 @@ def redact_birth_dates(text: str) -> tuple[str, int]:
 def redact_words(text: str, words: set[str]) -> tuple[str, int]:
     """Replace words with `[removed]`.
 
-    Also replaced are words that contain a long one of `words`, and neighbours that form one when
-    joined.
+    Words that contain a long word of `words` are replaced, too, as are neighbouring words that form
+    one of `words` when joined.
 
     Args:
         text: the text.
@@ -197,7 +199,7 @@ def _word_spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
         breaks = (
             n for n in range(1, len(run)) if not NAME_SEPARATOR.fullmatch(text[run[n - 1].end() : run[n].start()])
         )
-        # Longest run first: a joined name is removed as one.
+        # Try the longest run first, so that a name of several words is removed as a whole.
         for count in range(next(breaks, len(run)), 0, -1):
             forms = {"".join(parts) for parts in zip(*folded[index : index + count], strict=True)}
             forms |= {form[:-1] for form in forms if form.endswith("s") and len(form) > 3}  # genitive: Annas
@@ -210,7 +212,7 @@ def _word_spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
 
 
 def _plain_forms(word: str) -> tuple[str, str]:
-    """Fold a word in both spellings of umlauts: muller, mueller."""
+    """Fold a word, once for each spelling of umlauts: muller, mueller."""
     folded = unicodedata.normalize("NFC", word).casefold()
     return _strip_accents(folded), _strip_accents(folded.translate(DIGRAPHS))
 
@@ -237,7 +239,7 @@ class PatientTable:
 
     Attributes:
         columns: columns that are copied.
-        left_out: columns that are not copied, for the screen.
+        left_out: columns that are not copied, to show to the user.
         counts: what was removed, and what a person has to read.
     """
 
@@ -252,8 +254,8 @@ class PatientTable:
         """Match the rows of a table with files.
 
         Args:
-            table: the table; its column `image` names `files` as described in `pairing.py`. An
-                image may have several rows.
+            table: the table; its column `image` is matched with `files` by the rules of
+                `pairing.py`. An image may have several rows.
             files: paths of the images.
             path: the table's file, for errors.
             keep: additional columns to copy.

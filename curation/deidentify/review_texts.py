@@ -1,10 +1,10 @@
 """Serve a page on which a person decides about images with suspected burned-in text.
 
-The choices are to black out the boxes, keep the image as it is, or drop it. Every decision is in
-`decisions.jsonl` (who, when, which image, what) before the page confirms it. In a folder of
-`deidentify` it is applied immediately: the image moves from pending/ to images/, or is deleted
-with its rows in table.csv and its labels. In a folder of `gmai` the next run applies it. The page
-is served on this machine only.
+The choices are to black out the boxes, keep the image as it is, or drop it. Every decision is
+written to `decisions.jsonl` (who, when, which image, what) before the page confirms it. In a folder
+of `deidentify`, a decision is applied immediately: the image moves from pending/ to images/, or is
+deleted together with its labels and its rows in table.csv. In a folder of `gmai`, the next run of
+`gmai` applies it. The page is served on this machine only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TEXT_DECISION = Field(
 
 
 def is_gmai_folder(out: Path) -> bool:
-    """Whether a folder was written by `medprobe curate gmai`."""
+    """Return True if `medprobe curate gmai` wrote the folder."""
     return (out / "private" / PICTURES_FOLDER).is_dir()
 
 
@@ -72,7 +72,7 @@ def decide_on_image(out: Path, image: str, decision: str, reviewer: str) -> None
         reviewer: name of the person who decides.
 
     Raises:
-        BadInput: the image is not pending, or the decision is another word.
+        BadInput: the image is not pending, or the decision is not one of these words.
     """
     if decision not in dict(TEXT_DECISION.choices):
         raise BadInput(f"{decision!r} is not a decision: choose mask, keep or drop.")
@@ -115,7 +115,7 @@ def _apply_decision(out: Path, image: str, decision: str) -> None:
 
 
 def build_text_review(out: Path) -> FastAPI:
-    """Build the page of a folder.
+    """Build the page on which the pending images of a folder are decided.
 
     Args:
         out: folder of `deidentify` or `gmai`.
@@ -128,7 +128,8 @@ def build_text_review(out: Path) -> FastAPI:
     """
     if not is_gmai_folder(out) and not (out / DEIDENTIFICATION_REPORT).is_file():
         raise BadInput(
-            f"{out}: contains no {DEIDENTIFICATION_REPORT}. Make it with `medprobe curate deidentify` or "
+            f"{out}: contains no {DEIDENTIFICATION_REPORT}. Make it with `medprobe curate "
+            "deidentify` or "
             "`medprobe curate gmai`."
         )
     boxes = read_boxes(out / "private" if is_gmai_folder(out) else out)
@@ -158,7 +159,7 @@ def build_text_review(out: Path) -> FastAPI:
             marked = ImageOps.exif_transpose(opened).convert("RGB")
         draw = ImageDraw.Draw(marked)
         for left, top, right, bottom in boxes.get(image, []):
-            # Boxes end before right and bottom; Pillow's rectangles include them.
+            # Boxes exclude their right and bottom edges; Pillow's rectangles include them.
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
         return "image/png", encode_png(marked)
 

@@ -1,9 +1,8 @@
-"""Write the pipeline's output:
+"""Write the pipeline's output: TSVs, the built dataset, and its report.
 
-TSVs, the lexical tree's page, tables, funnel, and the built dataset.
-
-Nothing from source file names, headers or patient ids is in them: questions are numbered, patients
-are keyed hashes in `group`. The TSVs are in VLMEvalKit's layout.
+The report consists of the page of the lexical tree, tables of counts, and the funnel. The output
+contains nothing from source file names, headers or patient ids: questions are numbered, and
+patients are keyed hashes in the column `group`. The TSVs are in VLMEvalKit's layout.
 """
 
 from __future__ import annotations
@@ -40,12 +39,13 @@ VLMEVALKIT_COLUMNS = (
 )  # fmt: skip
 TREE_FILE = "LexicalTree.html"
 FACET_TABLES = {"task": "tasks", "department": "departments", "granularity": "granularities"}
-"""Facet of the tree (tables 5 to 7) -> file name of its table."""
+"""Facet of the lexical tree -> name of the file with its counts (the paper's tables 5 to 7)."""
 
 
 def _question_row(question: WrittenQuestion, licenses: Mapping[str, str]) -> dict[str, Any]:
-    """Return a question in VLMEvalKit's columns, without images, and without answers for the test
-    split.
+    """Return a question in VLMEvalKit's columns, without its images.
+
+    Questions of the test split have no answers.
     """
     case, is_test = question.case, question.split == "test"
     return {
@@ -68,7 +68,7 @@ def _question_row(question: WrittenQuestion, licenses: Mapping[str, str]) -> dic
 
 
 def _join_texts(texts: list[str]) -> str:
-    """Return a single text as it is, several as the list that VLMEvalKit parses."""
+    """Return a single text unchanged, and several as a JSON list, which VLMEvalKit parses."""
     return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
@@ -82,8 +82,8 @@ def _write_tsvs(
 ) -> None:
     """Write the TSVs of both splits, and the test answers.
 
-    `<name>_VAL.tsv` has answers, `<name>_TEST.tsv` has none; multiple choice goes to `_MULTI`
-    files, since parsers of single letters fail on it.
+    `<name>_VAL.tsv` has answers, `<name>_TEST.tsv` has none. Questions with several correct options
+    go to `_MULTI` files, since parsers of single letters fail on them.
 
     Args:
         folder: folder of the TSVs.
@@ -133,7 +133,8 @@ def _write_tsvs(
 
 def _append_row(file: Path, columns: list[str], row: dict[str, Any]) -> None:
     """Append a row to a TSV; a new file starts with the header."""
-    # Appended row by row: the base64 pictures of a large set do not fit into memory.
+    # Rows are appended one at a time, since the base64 pictures of a large set do not fit into
+    # memory.
     is_new = not file.exists()
     with file.open("a", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
@@ -149,8 +150,7 @@ def _write_report(
     branches: list[Branch],
     funnel: dict[str, Any],
 ) -> None:
-    """Write tables 5 to 7, cases per label with MeSH ids, the blind baseline per branch, and the
-    funnel.
+    """Write the counts per facet and per label, the blind baseline per branch, and the funnel.
 
     A multiple-choice question counts once per correct option.
     """
@@ -181,8 +181,8 @@ def write_outputs(
 ) -> None:
     """Write `tsv/`, `report/` and the built dataset `dataset/`, each atomically.
 
-    Test answers go to `dataset-answers/` and to `private`. The dataset is built by the builder of
-    gmai-mmbench from the same files, so that a set that it refuses never replaces a valid one.
+    Test answers go to `dataset-answers/` and to `private`. The builder of gmai-mmbench builds the
+    dataset from the same files; if it refuses them, the earlier output is kept.
 
     Args:
         out: work folder; its name is the benchmark's.
@@ -190,7 +190,7 @@ def write_outputs(
         private: private folder with the pictures.
         sources: sources.yaml.
         table: canonical labels.
-        about: content of about.yaml (approval and so on).
+        people_statements: content of about.yaml (approval and so on).
         branches: blind baseline per branch.
         funnel: counts of every stage.
     """
@@ -217,6 +217,7 @@ def write_outputs(
         replace_folder(out / "tsv") as tsv,
         replace_folder(out / "report") as report,
     ):
+        # Test answers are kept out of `tsv`, which is published.
         answers_folder = source / "keys"
         answers_folder.mkdir()
         _write_tsvs(

@@ -1,6 +1,7 @@
 """Turn items into candidate cases.
 
-A case is one image with one target, or with all labels of the image, at one granularity, plus tags.
+A case is a possible question: one image with one target, or with all labels of the whole image, at
+one granularity, with its task and department.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.terms import ImageContext, parse_image_context
 
 Cell = tuple[str, str, str]
-"""(modality, task, granularity): cases that share templates and, at region level, options."""
+"""(modality, task, granularity). The cases of a cell share question templates and possible
+options.
+"""
 
 
 LabelledItem = tuple[Item, str, str, str]
@@ -41,7 +44,7 @@ class Candidate:
     regions: frozenset[str]
     """Body regions; empty if unknown."""
     order: str
-    """Hash of content and seed that decides all draws, reproducibly on any machine."""
+    """Hash of content and seed that decides all random draws, so that they are reproducible."""
     unsure: frozenset[str] = frozenset()
     """Canonical labels that may or may not be on the picture."""
     overlapping: frozenset[str] = frozenset()
@@ -57,7 +60,7 @@ class Candidate:
 
     @property
     def answer(self) -> str:
-        """Return the key under which cases are counted: the answer's labels, joined."""
+        """Return the key by which cases are counted: all labels of the answer, joined."""
         return "; ".join(self.answers)
 
 
@@ -67,7 +70,7 @@ def make_cases(
     """Make the candidate cases of all items.
 
     Args:
-        items: targets on stored pictures.
+        items: targets with their stored pictures.
         sources: sources.yaml.
         table: canonical labels.
         tags: the taggers' task and department per label.
@@ -98,7 +101,8 @@ def make_cases(
             "and set `labels` in sources.yaml."
         )
 
-    # Collect first what any dataset states about a picture: the cases below need all of it.
+    # First collect what any dataset states about each picture, since every case below needs all of
+    # it.
     for item, name in mapped_items:
         builder.known_labels[item.picture][0].update({name}, builder.canonical_names(item.present, item))
         builder.known_labels[item.picture][1].update(builder.canonical_names(item.unsure, item))
@@ -128,7 +132,8 @@ def make_cases(
             "Use the tree's values, or give `tasks` and `departments`."
         )
 
-    # In a multi-label dataset a label that is missing from a picture need not be absent from it.
+    # In a multi-label dataset, a finding may be present although the picture is not labelled with
+    # it.
     multi_label_datasets = {
         name for (name, _, _), labels_of_picture in class_labels.items() if len(labels_of_picture[0][0].present) > 1
     }
@@ -162,8 +167,10 @@ class _CaseBuilder:
         return frozenset(name for raw_label in raw if (name := self.table.canonical_name(raw_label, place)) is not None)
 
     def tag(self, subject: str, item: Item, name: str) -> str:
-        """Return an item's task or department: by its source, else its dataset, the taggers, the
-        label table.
+        """Return an item's task or department.
+
+        The first that states it decides: the source's own tags, the dataset, the taggers, the label
+        table.
         """
         return (
             item.tags.get(subject)
@@ -177,7 +184,7 @@ class _CaseBuilder:
 
         Args:
             picture_labels: the classes of the picture.
-            has_several: some picture of the dataset has several classes.
+            has_several: True if any picture of the dataset has several classes.
         """
         item = picture_labels[0][0]
         dataset = self.datasets[item.dataset]
@@ -192,7 +199,8 @@ class _CaseBuilder:
     def whole_image_cases(self, picture_labels: list[LabelledItem]) -> list[Candidate]:
         """Make one case per task from all classes of a picture.
 
-        A label that is an ancestor of another label of the picture adds nothing, so it is left out.
+        A label that is an ancestor of another label of the picture is left out, since it adds
+        nothing.
         """
         ancestors = {ancestor for _, name, _, _ in picture_labels for ancestor in self.table.ancestors(name)}
         by_task: dict[str, dict[str, LabelledItem]] = defaultdict(dict)
@@ -210,16 +218,16 @@ class _CaseBuilder:
     def build_case(self, item: Item, names: tuple[str, ...], task: str, department: str, granularity: str) -> Candidate:
         """Make one case from an item.
 
-        A label that only another dataset states has no known location, so it may overlap the
-        target.
+        The location of a label that only another dataset states is unknown, so it counts as
+        overlapping.
         """
         own_labels = self.canonical_names(item.present, item) | set(names)
         known_labels, unsure = self.known_labels[item.picture]
         labels_elsewhere = frozenset(known_labels) - own_labels
         present = own_labels | labels_elsewhere if granularity == IMAGE_LEVEL else own_labels
 
-        # The order must not depend on file names or on the order of reading, only on content and
-        # seed.
+        # The order may depend only on content and seed, not on file names or on the order of
+        # reading.
         content = [
             self.seed,
             item.dataset,
@@ -249,8 +257,8 @@ class _CaseBuilder:
     def shown_regions(self, present: frozenset[str], item: Item) -> frozenset[str]:
         """Return the body regions that an image shows.
 
-        These are the regions common to all labels (else those of any label), within the dataset's
-        own.
+        These are the regions that all labels have in common (or, if there are none, those of any
+        label), limited to the regions that the dataset states.
         """
         label_regions = [regions for name in sorted(present) if (regions := self.table.label(name).regions)]
         dataset_regions = parse_regions(self.datasets[item.dataset].region)
@@ -261,12 +269,13 @@ class _CaseBuilder:
 def drop_near_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidate], Counter[str]]:
     """Drop near-duplicates among pictures of different patients or datasets.
 
-    The first case by `order` is kept. If two near-duplicates have different labels for one task,
-    both are dropped, since they contradict each other.
+    Of two near-duplicates, the one whose case comes first by `order` is kept. If they have
+    different labels for the same task, both are dropped, since they contradict each other.
 
     Args:
         cases: candidate cases.
-        bits: maximum number of differing hash bits (of 64) of a near-duplicate; negative: none are.
+        bits: maximum number of differing hash bits (of 64) of near-duplicates; if negative, nothing
+            is dropped.
 
     Returns:
         The remaining cases, and counts of dropped ones.

@@ -2,8 +2,8 @@
 
 `private/` in the work folder has `journal.jsonl` (one line per unit, appended after its pictures
 are on disk, so a killed run resumes) and `pictures/<sha256>.png` without metadata. It must not be
-published. Files, patients and items have keyed hashes (`dataset.key`) as ids, since a file name may
-contain the patient's name.
+published. The ids of files, patients and items are hashes with the key `dataset.key`, since a file
+name may contain the patient's name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from eval_harness.records.names import replace_surrogates
 UNIT_JOURNAL = "journal.jsonl"
 PICTURES_FOLDER = "pictures"
 SHEETS_FOLDER = "sheets"
-"""Contact sheets, which every run writes anew (`overlay.py`)."""
+"""Folder of the contact sheets, which every run rewrites (`overlay.py`)."""
 PATIENT_WITHDRAWN = "its patient has withdrawn"
 JOURNAL_VERSION = 1
 
@@ -56,7 +56,7 @@ class Item:
     item: str
     dataset: str
     picture: str
-    """SHA-256 of the pixels; name of the PNG."""
+    """SHA-256 of the pixels, which is also the name of the PNG."""
     phash: str
     patient: str
     is_known_patient: bool
@@ -67,7 +67,7 @@ class Item:
     """(x, y, width, height) in pixels of the stored picture."""
     mask: dict[str, Any] | None
     area: float
-    """Share of the picture."""
+    """Area of the target as a share of the picture."""
     present: Sequence[str]
     """All raw labels on the picture."""
     modality: str
@@ -78,7 +78,9 @@ class Item:
     attributes: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     further_slices: tuple[tuple[str, dict[str, Any] | None], ...] = ()
-    """(picture, mask) of further slices of its volume, in order, if they form one question."""
+    """(picture, mask) of further slices of its volume, in order, if one question shows them
+    together.
+    """
 
     @property
     def pictures(self) -> tuple[tuple[str, dict[str, Any] | None], ...]:
@@ -87,7 +89,7 @@ class Item:
 
 
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
-    """Read every item of every dataset; unchanged units come from the journal.
+    """Read every item of every dataset; unchanged units are taken from the journal.
 
     Args:
         sources: sources.yaml.
@@ -180,8 +182,8 @@ def join_slices(items: list[Item]) -> list[Item]:
 def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
     """Return the keyed id of a patient.
 
-    Differences that spreadsheets introduce are ignored: leading zeros, a trailing `.0`, case,
-    blanks.
+    Differences that spreadsheets introduce (leading zeros, a trailing `.0`, case, blanks) are
+    ignored.
 
     Args:
         registry: registry that the patient id belongs to.
@@ -197,7 +199,7 @@ def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
 
 def _reading_settings(dataset: SourceDataset, sources: Sources) -> str:
     """Return everything besides its files that determines how a unit is read, as JSON."""
-    # These only matter after reading: changing them must not invalidate the journal.
+    # These fields only matter after reading, so changing them must not invalidate the journal.
     downstream_fields = {"license", "ethics", "exhaustive", "task", "department", "region"}
     if dataset.reader == "wide":
         downstream_fields -= {"exhaustive"}
@@ -225,7 +227,7 @@ def _read_unit(
     """Read a unit and store its pictures.
 
     Returns:
-        Its items, and `skips` as (reason, whether it is a contradiction).
+        The entry's `items`, and its `skips` as (reason, True if it is a contradiction).
     """
     items: list[dict[str, Any]] = []
     try:
@@ -257,7 +259,8 @@ def _store_picture(
     """
     import imagehash
 
-    # Without a patient, a study (the slices of a volume) counts as one in splits and limits.
+    # If the patient is unknown, each study (the slices of a volume) counts as a patient in splits
+    # and limits.
     study_key = f"\0{dataset.name}\0{picture.study or picture.key}"
     patient = keyed_patient_id(dataset.patients, picture.patient or study_key, ids)
     if patient in withdrawn:
@@ -270,7 +273,7 @@ def _store_picture(
     pixels = np.ascontiguousarray(resize_plane(picture.pixels, height, width, Image.Resampling.LANCZOS))
     image = Image.fromarray(pixels)
 
-    # The hash covers the shape too: equal bytes may be pictures of different proportions.
+    # The hash covers the shape, too: the same bytes could be pictures of different proportions.
     picture_hash = hashlib.sha256(f"{pixels.shape}".encode() + pixels.tobytes()).hexdigest()
     file = private / PICTURES_FOLDER / f"{picture_hash}.png"
     if not file.is_file():
@@ -327,7 +330,7 @@ def _store_picture(
 def _merge_masks(targets: list[PictureLabel]) -> list[PictureLabel]:
     """Merge all masks of a label into one target, since a label may be drawn in pieces.
 
-    Labels become valid UTF-8.
+    Label names are also converted to valid UTF-8.
     """
     masks: dict[str, np.ndarray] = {}
     merged: list[PictureLabel] = []
@@ -342,7 +345,7 @@ def _merge_masks(targets: list[PictureLabel]) -> list[PictureLabel]:
 
 
 def _targets_overlap(target: PictureLabel, neighbour: PictureLabel) -> bool:
-    """Return True if two targets share pixels; a class may be anywhere on the picture."""
+    """Return True if two targets share pixels or may share them; a class has no known location."""
     if target.kind == "class" or neighbour.kind == "class":
         return True
     if target.box is not None and neighbour.box is not None:
@@ -362,9 +365,10 @@ def _targets_overlap(target: PictureLabel, neighbour: PictureLabel) -> bool:
 
 
 def withdraw_patient(private: Path, group: str) -> dict[str, int]:
-    """Remove a patient's pictures, journal entries and lists from the work folder.
+    """Remove a patient's pictures and journal entries from the work folder.
 
-    The next run writes the dataset without them.
+    The private list of file names and the contact sheets, which may show the patient, are deleted,
+    too. The next run writes the dataset without the patient.
 
     Args:
         private: private folder of the work folder.
@@ -374,7 +378,7 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
         Counts of removed images and targets.
 
     Raises:
-        BadInput: no patient has this id, or several in different registries do.
+        BadInput: no patient has this id, or patients of several registries have it.
     """
     with lock_folder(private, "gmai"):
         entries = read_journal(private / UNIT_JOURNAL)
@@ -393,13 +397,13 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
         patient_entries = [entry for entry in entries if any(item["patient"] in patient_ids for item in entry["items"])]
         remaining_entries = [entry for entry in entries if entry not in patient_entries]
 
-        # Noted first: if this process dies, the next run still omits the patient.
+        # Record the withdrawal first: even if this process dies, the next run omits the patient.
         record_withdrawn_ids(private.with_name("dataset"), patient_ids)
         replace_file(private / UNIT_JOURNAL, b"".join(map(encode_entry, remaining_entries)))
         name_list_path(private.with_name("dataset")).unlink(missing_ok=True)
         shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
 
-        # Pixels that another patient's item shares stay on disk.
+        # A picture that another patient's item also uses stays on disk.
         remaining_pictures = {item["picture"] for entry in remaining_entries for item in entry["items"]}
         pictures = {item["picture"] for entry in patient_entries for item in entry["items"]} - remaining_pictures
         for picture in pictures:

@@ -1,14 +1,13 @@
-"""labels.csv: raw labels mapped to canonical names with synonyms, parents, MeSH ids, tags and
-regions.
+"""Map raw labels to canonical names (labels.csv), with synonyms, parents, MeSH ids and tags.
 
-It determines which labels are synonymous, which include each other, and which cannot appear on an
-image at all.
+The table determines which labels are synonymous, which are subtypes of others, and which cannot
+appear on an image at all.
 
 A custom table takes precedence over the built-in vocabulary (`dataset_builders/terms.csv`). Labels
-in neither are left out and listed in `unmapped.csv`, and so are labels that are not a plain
+that are in neither are left out and listed in `unmapped.csv`. So are labels that are not a plain
 positive finding ("Pneumonia?", "no effusion"), unless the custom table has them verbatim.
 
-Task and department of a label are the majority vote of three taggers (`validation.py`;
+The task and department of a label are the majority vote of three taggers (`validation.py`;
 GMAI-MMBench, "label categorization").
 """
 
@@ -53,7 +52,9 @@ LABEL_COLUMNS = (
     "modalities",
 )
 IGNORED_COLUMNS = ("count", "datasets", "why")
-"""Columns of unmapped.csv and private/labels.csv that a custom table may also have."""
+"""Columns of unmapped.csv and private/labels.csv that are ignored in a custom table, so that these
+files can be edited and used as one.
+"""
 LIST_COLUMNS = ("raw", "synonyms", "parents", "region", "modalities")
 MESH_ID = re.compile(r"D\d{6}(\d{3})?")
 NA_TEXTS = {
@@ -88,11 +89,11 @@ class CanonicalLabel:
     department: str = ""
     regions: set[str] = field(default_factory=set)
     modalities: set[str] = field(default_factory=set)
-    """As in the table; empty: any."""
+    """Modalities that can show it, as written in the table; empty if any can."""
 
 
 def parse_regions(texts: Iterable[str]) -> set[str]:
-    """Return regions in the vocabulary's words if it knows them, else casefolded."""
+    """Return the vocabulary's names of regions; a region that it does not know is casefolded."""
     return {region for text in texts for region in (find_regions(text) or {text.casefold()})}
 
 
@@ -115,7 +116,8 @@ class LabelTable:
         Args:
             labels: canonical name -> label.
             raw: normalised raw label -> name, from a custom table.
-            written: raw label verbatim (apart from case and blanks) -> name, from a custom table.
+            written: verbatim raw label (only case and blanks are folded) -> name, from a custom
+                table.
         """
         self.labels, self.raw, self.written = labels, raw, written or {}
         self.canonical_name, self.ancestors = cache(self._canonical_name), cache(self._ancestors)
@@ -127,13 +129,13 @@ class LabelTable:
     def _canonical_name(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str | None:
         """Return the canonical name of a raw label; None if it has none (see `unmapped_reason`).
 
-        Left and right are merged if the label is known without its side.
+        A label with a side ("left kidney") maps to the label without it if that one is known.
 
         Args:
             raw: raw label.
             place: region and modality of its dataset.
         """
-        # A custom table's verbatim spelling wins over everything else.
+        # A verbatim entry of a custom table takes precedence over everything else.
         written = self.written.get(_fold_spaces(raw))
         if written is not None:
             return written
@@ -144,7 +146,8 @@ class LabelTable:
         for key in (normalize_term(raw), split_side(raw)[0]):
             if key in self.raw:
                 return self.raw[key]
-        # The modality or region may rule a term out: a brain's left ventricle is not the heart's.
+        # The modality or region may rule out a term: "left ventricle" on a brain image is not the
+        # heart's.
         if label.term is None or cannot_show(place, label.term):
             return None
         name = label.term.concept
@@ -230,8 +233,9 @@ def read_label_table(path: Path | None) -> LabelTable:
         path: the custom table, or None.
 
     Raises:
-        BadInput: lists every problem: a raw label or synonym with two names, a cycle of parents, an
-            invalid or shared MeSH id, a name that spreadsheets read as an empty cell.
+        BadInput: the table has problems, all of which are listed: a raw label or synonym with two
+            names, a cycle of parents, an invalid or shared MeSH id, a name that spreadsheets read
+            as an empty cell.
     """
     labels: dict[str, CanonicalLabel] = {}
     raw: dict[str, str] = {}
@@ -242,8 +246,8 @@ def read_label_table(path: Path | None) -> LabelTable:
         _add_row(row, labels, raw, spelling_to_name, problems, str(path))
 
     for term in load_terms("organ", "finding"):
-        # A custom table may use the vocabulary's name for something else; then the term is not its
-        # entry.
+        # If a custom table uses the vocabulary's name for something else, the vocabulary's term is
+        # ignored.
         custom_name = raw.get(normalize_term(term.concept))
         if custom_name is not None and normalize_term(custom_name) != normalize_term(term.concept):
             continue
@@ -267,7 +271,7 @@ def read_label_table(path: Path | None) -> LabelTable:
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read a custom table; columns with several values become lists."""
+    """Read a custom table; cells of columns that allow several values become lists."""
     table = read_dataframe(path)
     require_columns(table, path, ["name"], "It has the canonical labels.")
 
@@ -302,7 +306,7 @@ def _add_row(
     for variant in (name, *row["raw"], *row["synonyms"]):
         spelling_to_name.setdefault(_fold_spaces(variant), name)
         if variant != name and parse_label(variant).problem:
-            continue  # mapped only verbatim: `Pneumonia?` must not map `Pneumonia`
+            continue  # mapped only verbatim: an entry `Pneumonia?` must not apply to `Pneumonia`
         current = raw.setdefault(normalize_term(variant), name)
         if current != name:
             problems.add(file, name, f"{variant!r} is already mapped to {current!r}")
@@ -345,8 +349,8 @@ class Tags:
 
     values: dict[str, dict[str, str]]
     agreement: dict[str, float | None]
-    """Krippendorff's alpha (nominal) per subject; None if no label has two taggers, or all values
-    are equal.
+    """Krippendorff's alpha (nominal) of each subject; None if no label has two taggers, or if all
+    values are equal.
     """
     taggers: int
     labels: int
@@ -370,7 +374,7 @@ def merge_tags(
         departments: allowed departments.
 
     Raises:
-        BadInput: lists ties that the label table does not settle.
+        BadInput: there are ties, which are listed, that the label table does not break.
     """
     allowed = {"task": set(tasks), "department": set(departments)}
     votes_by_label: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in TAG_SUBJECTS}
@@ -422,7 +426,7 @@ def _alpha(label_votes: list[dict[str, str]]) -> float | None:
         for code, value in enumerate(sorted({value for ballot in label_votes for value in ballot.values()}))
     }
 
-    # Alpha is undefined without any disagreement that could have occurred.
+    # Alpha is undefined if disagreement was impossible: a single value, or one tagger per label.
     if len(codes) < 2 or not any(len(ballot) > 1 for ballot in label_votes):
         return None
 
@@ -433,7 +437,7 @@ def _alpha(label_votes: list[dict[str, str]]) -> float | None:
 
 
 def assign_labels(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, list[str]]:
-    """Assign each label to three taggers, with the seed and as evenly as possible.
+    """Assign each label to three taggers, randomly but as evenly as possible.
 
     Args:
         labels: labels to tag.
@@ -453,7 +457,8 @@ def assign_labels(labels: Iterable[str], taggers: list[str], seed: int) -> dict[
             ),
         )
 
-        # Ties are broken by hash, so that the same taggers do not always share labels.
+        # Ties in load are broken by a hash, so that the same three taggers do not always share
+        # labels.
         for tagger in least_loaded[:TAGGERS_PER_LABEL]:
             labels_of_tagger[tagger].append(label)
     return labels_of_tagger

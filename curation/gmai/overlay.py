@@ -1,11 +1,14 @@
 """Render the pictures that questions show: the target marked, burned-in text removed.
 
-A target is marked on a copy by a box, a translucent mask or a contour; boxes and contours are drawn
-outside it. Pictures are searched for burned-in text before anything is written, and a person
-decides about each (`medprobe curate texts`): a picture with text is used only after a decision,
-with `keep` as it is, with `mask` with the text regions black, with `drop` not at all.
+A target is marked on a copy of the picture by a box, a translucent mask or a contour. Boxes and
+contours are drawn around the target, so that they cover none of its pixels.
 
-Also writes contact sheets, on which inverted masks, shifted boxes and wrong labels are obvious.
+Pictures are searched for burned-in text before anything is written. A picture with text is used
+only after a person has decided about it (`medprobe curate texts`): `keep` uses it unchanged, `mask`
+uses it with the text regions blacked out, and `drop` leaves it out.
+
+This module also writes contact sheets, on which inverted masks, shifted boxes and wrong labels are
+easy to see.
 """
 
 from __future__ import annotations
@@ -79,8 +82,8 @@ def burn_overlay(
 ) -> np.ndarray:
     """Mark a target on a copy of a picture.
 
-    A box gets a frame around it (on the picture's edge where the box ends there), a mask is tinted,
-    and a contour surrounds each of its pieces and holes.
+    A box is framed from outside (where it touches the picture's edge, the frame is on the edge), a
+    mask is tinted, and contours surround each piece and hole of the mask.
 
     Args:
         pixels: (height, width, 3) uint8.
@@ -90,7 +93,7 @@ def burn_overlay(
         overlay: colour, opacity and line width.
 
     Returns:
-        The copy; the picture itself at image level.
+        The marked copy; the picture itself if the granularity is the image level.
     """
     opacity = 1.0
 
@@ -103,7 +106,7 @@ def burn_overlay(
     else:
         return pixels
 
-    # Only painted pixels change; a marked copy is otherwise identical to the original.
+    # Only the marking's pixels change; all others stay identical to the original.
     colour = np.array(ImageColor.getrgb(overlay.color)[:3], float)
     painted = pixels.copy()
     painted[painted_px] = (painted[painted_px] * (1 - opacity) + colour * opacity).round().astype(np.uint8)
@@ -111,19 +114,19 @@ def burn_overlay(
 
 
 def box_outline(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
-    """Return the (height, width) pixels of a box's frame.
+    """Return the frame of a box as a (height, width) bool array.
 
-    These are the pixels within `width` outside the box, and its outermost ones at the picture's
-    edge.
+    The frame consists of the pixels outside the box within `width` of it. Where the box touches the
+    picture's edge, the frame is its outermost row or column of pixels.
     """
-    # Rounded outwards, so the frame never covers a pixel of the target.
+    # Round outwards, so that the frame never covers a pixel of the target.
     left_px, top_px = int(np.floor(box[0])), int(np.floor(box[1]))
     right_px, bottom_px = int(np.ceil(box[0] + box[2])), int(np.ceil(box[1] + box[3]))
 
     inner, outer = np.zeros(shape, bool), np.zeros(shape, bool)
 
-    # At least one pixel in from the picture's edge: a box that touches the edge keeps a visible
-    # frame.
+    # Leave at least one pixel at the picture's edge, so that a box that touches the edge has a
+    # visible frame.
     inner[max(top_px, 1) : min(bottom_px, shape[0] - 1), max(left_px, 1) : min(right_px, shape[1] - 1)] = True
     outer[
         max(top_px - width, 0) : min(bottom_px + width, shape[0]),
@@ -133,7 +136,7 @@ def box_outline(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
 
 
 def mask_outline(mask: np.ndarray, width: int) -> np.ndarray:
-    """Return the (height, width) pixels within `width` outside a mask (4-neighbourhood)."""
+    """Return the pixels outside a mask but within `width` steps of it, (height, width) bool."""
     from scipy.ndimage import binary_dilation
 
     grown: np.ndarray = binary_dilation(mask, iterations=width)
@@ -152,18 +155,17 @@ FIGURE_HTML = '<figure><img alt="" src="data:image/png;base64,{}"><figcaption>{}
 
 
 def write_contact_sheets(items: list[Item], private: Path, sources: Sources) -> None:
-    """Write `private/sheets/DATASET.html` for each dataset, with as many different labels as
-    possible.
+    """Write a contact sheet per dataset, `private/sheets/DATASET.html`.
 
-    The same pictures appear in every run. The sheets are private: these pictures are not reviewed
-    yet.
+    Each shows as many different labels as possible, and the same pictures in every run. The sheets
+    are private, since these pictures have not been reviewed yet.
     """
     shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
     (private / SHEETS_FOLDER).mkdir()
     for dataset in sources.datasets:
         label_counts: Counter[str] = Counter()
         ranked = []
-        # Keyed ids, so the order is independent of file names.
+        # Sorting by keyed ids makes the order independent of file names.
         for item in sorted(items, key=lambda item: item.item):
             if item.dataset == dataset.name:
                 ranked.append((label_counts[item.label], item.item, item))
@@ -182,7 +184,7 @@ def write_contact_sheets(items: list[Item], private: Path, sources: Sources) -> 
 
 
 def read_text_decisions(private: Path) -> dict[str, str]:
-    """Return picture -> mask, keep or drop; the last decision counts."""
+    """Return picture -> decision (mask, keep or drop); the last decision about a picture counts."""
     return {entry["item"]: entry["value"] for entry in read_journal(private / DECISIONS_FILE)}
 
 
@@ -205,10 +207,10 @@ def exclude_burned_in_text(
     sources: Sources,
     search: bool = True,
 ) -> tuple[list[Candidate], Counter[str], dict[str, Any] | None]:
-    """Choose cases whose pictures contain no undecided burned-in text.
+    """Choose cases whose pictures contain no burned-in text that awaits a decision.
 
-    Only the pictures of chosen cases are searched, each once; datasets that `medprobe curate
-    deidentify` wrote were searched there.
+    Only the pictures of chosen cases are searched, each of them once. Datasets written by `medprobe
+    curate deidentify` are not searched again, since that command has searched them.
 
     Args:
         cases: candidate cases.
@@ -224,8 +226,8 @@ def exclude_burned_in_text(
         return *choose_cases(cases), None
     searched_datasets = {dataset.name for dataset in sources.datasets if _was_searched(dataset)}
     boxes, decided = read_boxes(private), read_text_decisions(private)
-    # Excluding a picture makes `choose_cases` pick others, which may be unsearched: repeat until
-    # none is.
+    # Excluding a picture makes `choose_cases` choose other cases, whose pictures may not have been
+    # searched: repeat until all have been.
     while True:
         withheld = {name for name, text_boxes in boxes.items() if text_boxes and decided.get(name, "drop") == "drop"}
         eligible = [case for case in cases if withheld.isdisjoint(name for name, _ in case.item.pictures)]
@@ -237,7 +239,7 @@ def exclude_burned_in_text(
 
         if not unsearched:
             break
-        # Journalled, so an interrupted search keeps its results.
+        # A journal keeps the results of an interrupted search.
         with Journal(private / TEXT_BOXES_FILE) as journal:
             for name in tqdm(unsearched, desc="searching for burned-in text", unit="picture", disable=None):
                 with Image.open(private / PICTURES_FOLDER / f"{name}.png") as image:

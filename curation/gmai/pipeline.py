@@ -1,8 +1,8 @@
 """Run all stages in the paper's order.
 
-Reading is journalled, so it costs once. Everything after it is drawn anew from the seed in seconds:
-a killed run resumes and a changed table takes effect, while questions drawn earlier are kept as
-long as they are correct.
+Reading is journalled, so each file is read only once, and a killed run resumes. All later stages
+take seconds and are repeated in every run, so a changed table takes effect. Questions of earlier
+runs are kept as long as they are still correct.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ def run_pipeline(
 ) -> PipelineResult:
     """Build a benchmark in `out` from sources.yaml.
 
-    On an error no output folder is written or changed.
+    If an error is raised, no output folder has been written or changed.
 
     Args:
         path: sources.yaml.
         out: work folder; its name is the benchmark's.
         model: proposes question templates for a person to review (`private/candidates.csv`); None:
             built-in templates.
-        request_settings: how the model is asked.
+        request_settings: settings of the requests to the model.
         search_text: search the pictures of questions for burned-in text.
         accept_text_alone: build the benchmark even if text alone gives answers away.
         skip_contradictions: omit the entries that contradict their dataset, and use the others.
@@ -112,7 +112,8 @@ def run_pipeline(
             ("dataset", "file", "reason"),
         )
 
-        # After the private list is written, so that the curator can look up the files in question.
+        # Refuse only after the private list is written, so that the curator can look up the files
+        # in question.
         if not skip_contradictions:
             refuse_contradictions(skips)
         if not items:
@@ -144,7 +145,7 @@ def run_pipeline(
         possible_count, rejected = len(cases), validation.rejected_cases(verdicts)
         cases = [case for case in cases if case.case not in rejected]
 
-        # Duplicates are dropped after unusable cases, which would otherwise displace usable ones.
+        # Drop unusable cases first: otherwise one of them could displace its usable duplicate.
         pools = OptionPools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.wrong_options(case)]
         unique, duplicates = drop_near_duplicates(usable, sources.near_duplicate)
@@ -182,7 +183,8 @@ def run_pipeline(
         if not written:
             reason = ", ".join(f"{count} x {reason}" for reason, count in (left_out + not_asked).most_common(5))
             raise BadInput(
-                f"no questions ({reason or 'no target'}). Each task, modality and granularity needs "
+                f"no questions ({reason or 'no target'}). Each task, modality and granularity "
+                "needs "
                 "a template and at least two labels that exclude each other."
             )
 
@@ -213,22 +215,23 @@ def run_pipeline(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
 
-        # The questions file comes last: it makes this run's questions permanent.
+        # The questions file is written last, since it makes this run's questions permanent.
         write_outputs(out, written, private, sources, table, about, branches, funnel)
         write_questions_file(private, written, earlier, sources, read_withdrawn_ids(out / "dataset"))
     return PipelineResult(out, written, funnel, notes)
 
 
 def _about_fields(path: Path, sources: Sources) -> dict[str, str]:
-    """Return about.yaml (beside sources.yaml); without an approval there, the datasets' own is
-    used.
+    """Return the fields of about.yaml, which is beside sources.yaml.
+
+    If it states no approval, that of the datasets is used.
     """
     approvals = "; ".join(f"{dataset.name}: {dataset.ethics}" for dataset in sources.datasets if dataset.ethics)
     return ({"approval": approvals} if approvals else {}) | read_about(path.parent, {})
 
 
 def _check_name(out: Path) -> None:
-    """Raise BadInput if the work folder's name cannot be a benchmark's."""
+    """Raise BadInput if the name of the work folder is not a valid name for a benchmark."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", out.name) or ".." in out.name:
         raise BadInput(
             f"--out {out}: the folder's name is the benchmark's name: use letters, digits, '-', '_' and '.'."
@@ -259,7 +262,7 @@ def _write_questions(
         earlier: questions of earlier runs.
 
     Returns:
-        Questions in the order drawn, and counts of cases without one.
+        The questions, sorted by the cases' `order`, and the number of cases without one, by reason.
     """
     splits = split_cases(chosen, sources, earlier.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
@@ -267,7 +270,7 @@ def _write_questions(
     unwritten_counts: Counter[str] = Counter()
     drafts: list[tuple[Candidate, str, OptionSet]] = []
     new_cases: list[Candidate] = []
-    # Earlier questions first, so that new ones balance the letters that are already in use.
+    # Count earlier questions first, so that the correct letters of new ones balance theirs.
     for case in chosen:
         earlier_draft = earlier.questions.get(case.case)
         if case.cell not in templates:
@@ -303,7 +306,7 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tags: Tags) -> Iterator[list[Any]]:
-    """Yield how every raw label was mapped, in the columns of labels.csv."""
+    """Yield one row per raw label and its mapping, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
     name_counts = Counter(
         (

@@ -1,12 +1,12 @@
-"""Question templates per (task, granularity): built in, custom, or proposed by a model and
-reviewed.
+"""Question templates for each task and granularity: built in, custom, or proposed by a model.
 
-A question names the modality, the task and the granularity, and contains no label, synonym or
-parent (GMAI-MMBench, "QA generation").
+A question names the modality, the task and the granularity. It must not contain a label that is an
+answer, or its synonyms or parents (GMAI-MMBench, "QA generation").
 
-Also measures what text alone gives away: each branch is answered without its images by the option
-that is most often correct in other questions.
-See also: a language model without images (`medprobe curate quality`, `report/blind_baseline.py`).
+This module also measures what the text alone gives away: the questions of each branch are answered
+without images, by the option that is most often correct in other questions.
+See also: the same measurement with a language model (`medprobe curate quality`,
+`report/blind_baseline.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ PLACEHOLDER = "<modality>"
 CANDIDATES_FILE = "candidates.csv"
 TEMPLATE_REPLIES_FILE = "candidates.jsonl"
 SAMPLED_LABELS, CANDIDATES_PER_LABEL = 10, 10
-"""Labels per cell that the model writes about, and candidates for each (as in the paper)."""
+"""Number of labels per cell that the model writes questions about, and of candidates per label (as
+in the paper).
+"""
 REGION_PHRASES = {
     BOX_LEVEL: "the region inside the box",
     MASK_LEVEL: "the area that is tinted as a mask",
@@ -78,17 +80,22 @@ GRANULARITY_WORDS = {
     ),
     CONTOUR_LEVEL: ("contour", "outline", "outlined", "contoured", "border"),
 }
-"""A question must contain one of these words, so that it says what is asked about."""
+"""Granularity -> words, one of which a question must contain to say which part of the image it is
+about.
+"""
 TEMPLATE_SYSTEM_PROMPT = "You write questions for a benchmark of medical images."
 TEMPLATE_PROMPT = (
-    "Write {each} different multiple-choice questions for a benchmark of medical images. Each is about one {modality} image, asks for the "
-    "{noun} ({task}), and is about {about}. The answer will be \"{label}\", but no question may hold this answer, a synonym, or any hint "
-    "at it. Each question names the kind of image ({modality}) and says what it is about ({about}). One question per line, nothing else."
+    "Write {each} different multiple-choice questions for a benchmark of medical images. Each is "
+    "about one {modality} image, asks for the "
+    "{noun} ({task}), and is about {about}. The answer will be \"{label}\", but no question may "
+    "hold this answer, a synonym, or any hint "
+    "at it. Each question names the kind of image ({modality}) and says what it is about "
+    "({about}). One question per line, nothing else."
 )  # fmt: skip
 
 
 def template_problem(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
-    """Return what is wrong with a template; "" if nothing is.
+    """Return the rule that a template breaks; "" if it breaks none.
 
     Args:
         question: template with the modality as placeholder.
@@ -102,7 +109,7 @@ def template_problem(question: str, task: str, granularity: str, forbidden: Iter
 
     task_term = terms_by_name("task").get(normalize_term(task))
 
-    # Stems, so that inflected forms of the task's words count.
+    # Compare word stems, so that inflected forms of the task's words count.
     stems = [
         word[:5]
         for word in (*normalize_term(find_task_noun(task)).split(), *(task_term.related if task_term else ()))
@@ -126,7 +133,7 @@ def template_problem(question: str, task: str, granularity: str, forbidden: Iter
 
 def render_question(template: str, case: Candidate) -> str:
     """Return the question text of a case."""
-    # The count includes the item's own picture.
+    # `further_slices` does not include the item's own picture.
     prefix = SLICES_PREFIX.format(count=1 + len(case.item.further_slices)) if case.item.further_slices else ""
     return prefix + template.replace(PLACEHOLDER, case.modality) + (MULTIPLE_CHOICE_HINT if case.is_multiple else "")
 
@@ -137,22 +144,22 @@ def usable_templates(
     custom_file: Path | None,
     candidates: Path,
 ) -> tuple[dict[Cell, list[str]], dict[Cell, str]]:
-    """Choose the templates of each cell that contain none of the cell's labels.
+    """Choose the templates for each cell that keep the rules (`template_problem`).
 
     Custom templates and reviewed candidates of a model (column keep: yes) take precedence over the
     built-in ones.
 
     Args:
-        cells: cases of each cell.
+        cells: the cases of each cell.
         table: canonical labels.
         custom_file: table of custom templates, or None.
         candidates: table of a model's candidates; may be missing.
 
     Returns:
-        Templates per cell, and the reason for each cell without one.
+        Templates per cell, and for each cell without one the reason.
 
     Raises:
-        BadInput: lists custom templates that break the rules.
+        BadInput: custom templates break the rules; the message lists them.
     """
     custom_templates = _read_templates(custom_file) if custom_file is not None else {}
     for key, questions in (_read_templates(candidates) if candidates.is_file() else {}).items():
@@ -204,24 +211,24 @@ def propose_templates(
     private: Path,
     asking: AskSettings,
 ) -> dict[str, int]:
-    """Have a model write candidate templates for each cell, from ten sampled labels.
+    """Have a model write candidate templates for each cell, about ten sampled labels.
 
-    Candidates that keep the rules go to candidates.csv, where a person writes `yes` into the column
-    keep. Replies are journalled, so a second run only asks what failed.
+    Candidates that keep the rules are written to candidates.csv, where a person accepts them with
+    `yes` in the column keep. Replies are journalled, so a second run repeats failed requests only.
 
     Args:
         cells: cases of each cell.
         table: canonical labels.
         model: language model.
         private: private folder of the work folder.
-        asking: how the model is asked.
+        asking: settings of the requests.
 
     Returns:
-        Counts of prompts and candidates.
+        The number of prompts, of candidates, of those that break the rules, and of those to review.
     """
     prompts: dict[str, str] = {}
     for cell, cases in cells.items():
-        # Sampled by hash, so adding a label does not change the others' order.
+        # Sample by hash, so that adding a label does not change the order of the others.
         names = sorted({name for case in cases for name in case.answers})
         names.sort(key=lambda name: hashlib.sha256(f"{asking.seed}\0{cell}\0{name}".encode()).digest())
         for name in names[:SAMPLED_LABELS]:
@@ -280,12 +287,12 @@ ALL_QUESTIONS = ("all", "all", "all")
 
 @dataclass(frozen=True)
 class Branch:
-    """The questions of one cell, or of the whole set (`ALL_QUESTIONS`), answered without images."""
+    """Result of answering a cell's questions, or all (`ALL_QUESTIONS`), without images."""
 
     cell: Cell
     blind_result: TextAlone
     flagged: bool
-    """Text gives answers away, adjusted for all branches (Holm)."""
+    """True if text gives answers away, with p-values adjusted for the number of branches (Holm)."""
 
     def __str__(self) -> str:
         name = "all questions" if self.cell == ALL_QUESTIONS else " > ".join(self.cell)
@@ -306,7 +313,7 @@ class Branch:
 def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
     """Answer the whole set and each cell by the option that is most often correct.
 
-    Frequencies are learned from questions about other images and patients.
+    How often an option is correct is counted over questions about other images and patients.
     """
     questions_by_cell: dict[Cell, list[WrittenQuestion]] = defaultdict(list)
     for question in written:
@@ -328,7 +335,7 @@ def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
 def _single_choice(question: WrittenQuestion) -> tuple[list[str], int]:
     """Return a question as (options, index of the correct one).
 
-    Of several correct options one is kept, drawn by the case.
+    If several options are correct, one of them is kept; a hash of the case decides which.
     """
     options, right = question.choice.options, question.choice.right
 
@@ -338,7 +345,7 @@ def _single_choice(question: WrittenQuestion) -> tuple[list[str], int]:
 
 
 def _answer_branch(branch_questions: list[WrittenQuestion]) -> TextAlone:
-    """Answer a branch's questions by cross-validation; no patient or image is in two folds."""
+    """Answer a branch's questions by cross-validation; a patient or image is in one fold only."""
     fold_keys = [
         [question.case.item.patient, *(picture for picture, _ in question.case.item.pictures)]
         for question in branch_questions
@@ -349,7 +356,7 @@ def _answer_branch(branch_questions: list[WrittenQuestion]) -> TextAlone:
 
 
 def check_text_alone(branches: list[Branch], written: list[WrittenQuestion]) -> None:
-    """Raise BadInput if text gives answers away; name the branches and the most frequent answer."""
+    """Raise BadInput if text gives answers away; the message names the branches that do."""
     flagged = [branch for branch in branches if branch.flagged]
     if not flagged:
         return

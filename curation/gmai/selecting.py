@@ -1,8 +1,10 @@
-"""Choose the cases that become questions, choose their wrong options, and keep both between runs.
+"""Choose the cases that become questions, draw their wrong options, and keep both between runs.
 
-At most 30 cases per answer and one per patient, far apart in appearance, balanced over source, age
-and sex. A question keeps its text and options as long as they are correct (what a person validated
-must not change), and its number and its patient's split forever.
+By default at most 30 cases are chosen per answer, and one per answer and patient. They are chosen
+to differ in appearance and to be balanced over sources (optionally also age, sex and site).
+
+A question keeps its text and options as long as they are correct, since what a person has validated
+must not change. It keeps its number forever, and its patient keeps its split.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def select_cases(cases: list[Candidate], sources: Sources) -> tuple[list[Candida
         sources: limits per answer and patient.
 
     Returns:
-        Cases in the order drawn, and how many each limit removed.
+        The chosen cases, sorted by `order`, and how many cases each limit removed.
     """
     counts: Counter[str] = Counter()
     cells: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
@@ -64,9 +66,10 @@ def _limit_patients(cases: list[Candidate], per_patient: int | None) -> list[Can
 
 
 def _far_apart(cases: list[Candidate], sources: Sources) -> list[Candidate]:
-    """Choose cases by farthest-first traversal within the least used stratum.
+    """Choose cases that differ in appearance, by farthest-first traversal.
 
-    Each next case is farthest (in bits of the perceptual hashes) from all chosen ones.
+    Each next case is taken from the strata (`sources.even`) with the fewest chosen cases. It is the
+    case whose perceptual hash differs most from the nearest one among the chosen cases.
     """
     if len(cases) <= sources.per_answer:
         return cases
@@ -86,7 +89,7 @@ def _far_apart(cases: list[Candidate], sources: Sources) -> list[Candidate]:
         remaining.remove(best)
         stratum_counts[strata[best]] += 1
 
-        # Distance to the nearest chosen case, updated incrementally.
+        # Update each case's distance to its nearest chosen case.
         nearest = np.minimum(nearest, np.bitwise_count(hashes ^ hashes[best]))
     return [cases[index] for index in sorted(chosen)]
 
@@ -107,15 +110,15 @@ def split_cases(
 ) -> dict[str, str]:
     """Assign each case to validation or test.
 
-    Cases of one patient, or that share a picture, stay together. In an order drawn with the seed,
-    patients go to validation until its share is full.
+    Cases that share a patient or a picture stay together. Patients, in an order that depends on the
+    seed, are assigned to validation until its share is reached, and then to test.
 
     Args:
         cases: chosen cases.
         sources: share of the validation split.
-        earlier_splits: patient -> split in earlier runs, which is kept (validation answers are
-            public, test answers are not). Patients of both splits who now share a picture all go to
-            validation.
+        earlier_splits: patient -> split in earlier runs, which is kept. If patients of both splits
+            now share a picture, all of them are assigned to validation, since validation answers
+            are already public.
 
     Returns:
         Case -> split.
@@ -169,9 +172,9 @@ class WrittenQuestion:
 
 @dataclass(frozen=True)
 class EarlierQuestions:
-    """What earlier runs drew: case -> number, case -> (text, options), patient -> split.
+    """Results of earlier runs: case -> number, case -> (text, options), patient -> split.
 
-    Splits are dropped if the seed or the share of the validation split changed.
+    Splits are dropped if the seed or the share of the validation split has changed.
     """
 
     indices: Mapping[str, int]
@@ -179,10 +182,10 @@ class EarlierQuestions:
     splits: Mapping[str, str]
 
     def number_cases(self, cases: Sequence[Candidate], splits: Mapping[str, str]) -> dict[str, int]:
-        """Return case -> number: unchanged for old cases; new ones follow all others.
+        """Return case -> number; old cases keep their numbers, and new ones follow.
 
-        New cases are ordered by split (validation first), single before multiple choice, then as
-        drawn.
+        New cases are sorted by split (validation first), then by the number of correct options
+        (single before multiple choice), then by `order`.
         """
         new_cases = [case for case in cases if case.case not in self.indices]
         new_cases.sort(key=lambda case: (splits[case.case] != "validation", case.is_multiple, case.order))
@@ -223,9 +226,9 @@ def write_questions_file(
         written: questions of this run.
         earlier: questions of earlier runs.
         sources: sources.yaml.
-        withdrawn: patients whose split is forgotten.
+        withdrawn: patients who have withdrawn, whose splits are deleted.
     """
-    # Patients of earlier runs keep their split even if they have no question now.
+    # Patients of earlier runs keep their split, even those without a question in this run.
     splits = dict(earlier.splits) | {question.case.item.patient: question.split for question in written}
     cases = [
         {
@@ -270,8 +273,9 @@ class OptionSet:
 
 
 class OptionPools:
-    """Labels that can be options: at image level those of the dataset, at region level those of the
-    cell.
+    """Labels that can be options of a case.
+
+    These are the labels of its cell; at image level, only those of its dataset.
     """
 
     def __init__(self, cases: Iterable[Candidate], table: LabelTable) -> None:
@@ -291,8 +295,8 @@ class OptionPools:
     def _is_wrong(self, name: str, case: Candidate) -> bool:
         """Return True if a label is certainly wrong and is not related to any answer.
 
-        At region level other labels of the image qualify: they are what distinguishes an answerer
-        that uses the mark from one that ignores it.
+        At region level, other labels of the image may be wrong options: they distinguish a model
+        that uses the marking from one that ignores it.
         """
         is_image = case.granularity == IMAGE_LEVEL
         excluded_labels = (*case.answers, *(case.present if is_image else case.overlapping))
@@ -304,15 +308,18 @@ class OptionPools:
 
 
 def _is_word_subset(first_label: str, second_label: str) -> bool:
-    """Return True if all words of one label are in the other: a marked kidney tumour lies in a
-    kidney.
+    """Return True if one label contains all words of the other.
+
+    Both are then correct: a marked "kidney tumour" lies in a "kidney".
     """
     first_words, second_words = set(normalize_term(first_label).split()), set(normalize_term(second_label).split())
     return first_words <= second_words or second_words <= first_words
 
 
 class OptionDrawer:
-    """Draws options with a seed; correct letters are balanced per split and number of options."""
+    """Draws the options of cases.
+
+    The positions of the correct options are balanced within each split and number of options."""
 
     def __init__(self, sources: Sources, pools: OptionPools, frequency: Counter[tuple[Cell, str]]) -> None:
         """Create the drawer.
@@ -320,9 +327,9 @@ class OptionDrawer:
         Args:
             sources: sources.yaml.
             pools: possible wrong options.
-            frequency: how often a label is an answer in its cell. Wrong options are drawn in
-                proportion, so that frequent answers are frequent wrong options too and text alone
-                is uninformative.
+            frequency: how often each label is an answer in its cell. Wrong options are drawn in
+                proportion to it, so that frequent answers are also frequent wrong options and text
+                alone gives nothing away.
         """
         self.sources, self.pools, self.frequency = sources, pools, frequency
         self.position_counts: Counter[tuple[str, bool, int, int]] = Counter()
@@ -330,8 +337,8 @@ class OptionDrawer:
     def draw(self, case: Candidate, split: str) -> OptionSet | None:
         """Draw the options of a case.
 
-        At region level one wrong option is on the image if possible; otherwise the mark would not
-        be needed.
+        At region level, one wrong option is another label of the image if possible; otherwise the
+        question could be answered without the marking.
 
         Args:
             case: the case.
@@ -348,14 +355,14 @@ class OptionDrawer:
             return None
         wrong_count = max(rng.randint(min_options, max_options), len(answers) + 1) - len(answers)
         wrong: list[str] = []
-        # Weighted sampling without replacement (Efraimidis and Spirakis 2006): the largest u ** (1
-        # / weight) first.
+        # Weighted sampling without replacement (Efraimidis and Spirakis 2006): sort by u ** (1 /
+        # weight) for a uniform u, largest first.
         weights = {name: max(self.frequency[case.cell, name], 1) for name in self.pools.wrong_options(case)}
 
         sort_keys = {name: rng.random() ** (1 / weight) for name, weight in weights.items()}
         names = sorted(sort_keys, key=lambda name: -sort_keys[name])
 
-        # A distractor that is on the image but not marked forces an answerer to use the mark.
+        # A wrong option that is on the image but not marked forces a model to use the marking.
         on_image = next(
             (name for name in names if case.granularity != IMAGE_LEVEL and name in case.present),
             None,
@@ -371,12 +378,12 @@ class OptionDrawer:
     def _place_options(
         self, case: Candidate, answers: list[str], wrong: list[str], split: str, rng: random.Random
     ) -> OptionSet:
-        """Shuffle the options into the least used positions of the correct answer."""
+        """Shuffle the options; correct ones get the positions where they were least often."""
         size = len(answers) + len(wrong)
         positions = list(range(size))
         rng.shuffle(positions)
 
-        # A stable sort after the shuffle: ties between equally used positions stay random.
+        # The sort is stable, so the order of equally used positions stays random.
         positions.sort(key=lambda at: self.position_counts[split, case.is_multiple, size, at])
         right = positions[: len(answers)]
         self.count_positions(case, split, size, right)
@@ -389,12 +396,13 @@ class OptionDrawer:
         return OptionSet(tuple(options), tuple(sorted(right)))
 
     def count_positions(self, case: Candidate, split: str, size: int, right: Iterable[int]) -> None:
-        """Count the letters of a question that is kept from an earlier run."""
+        """Count the positions of a question's correct options, for `_place_options` to balance."""
         self.position_counts.update((split, case.is_multiple, size, at) for at in right)
 
     def is_still_valid(self, case: Candidate, choice: OptionSet) -> bool:
-        """Return True if options of an earlier run are still correct: same answers, valid wrong
-        options.
+        """Return True if the options of an earlier run are still valid.
+
+        The answers must be the same, and all wrong options must still be possible.
         """
         right = {choice.options[at] for at in choice.right}
         wrong = set(choice.options) - right

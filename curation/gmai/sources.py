@@ -1,7 +1,7 @@
 """sources.yaml: the datasets, how each is read, and how the benchmark is drawn from them.
 
-Also the values of the official lexical tree: 18 clinical tasks, 18 departments, 4 granularities
-(GMAI-MMBench, tables 5 to 7).
+This module also contains the values of the official lexical tree: 18 clinical tasks, 18
+departments, 4 granularities (GMAI-MMBench, tables 5 to 7).
 
 See also: one dataset (`readers/dataset.py`), the label table (`label_table.py`).
 """
@@ -21,8 +21,8 @@ from dataset_builders.source_files import read_yaml
 from dataset_builders.terms import load_terms
 
 CLINICAL_TASKS = tuple(term.concept for term in load_terms("task"))
-"""Table 5 has a nineteenth, Anatomical Structure Recognition, which neither the text nor the public
-tree has.
+"""Table 5 of the paper has a nineteenth task, Anatomical Structure Recognition, which is neither in
+the paper's text nor in the public tree.
 """
 DEPARTMENTS = (
     "Cardiovascular Surgery", "Dermatology", "Endocrinology", "Gastroenterology and Hepatology",
@@ -43,7 +43,7 @@ KIND_GRANULARITIES = {
     "box": (BOX_LEVEL,),
     "mask": (MASK_LEVEL, CONTOUR_LEVEL),
 }
-"""Kind of annotation -> granularities at which it is asked about; masks are asked about twice."""
+"""Kind of annotation -> granularities of its questions; a mask gets two questions."""
 
 
 class Overlay(StrictModel):
@@ -51,7 +51,7 @@ class Overlay(StrictModel):
 
     color: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#ff2020"
     opacity: Annotated[float, Field(gt=0, le=0.5)] = 0.3
-    """Of a mask; more than half would hide the target."""
+    """Opacity of a mask; more than 0.5 would hide the target."""
     width: Annotated[int, Field(ge=1, le=20)] = 2
     """Line width of a box or contour in pixels; both are drawn outside the target."""
 
@@ -71,13 +71,13 @@ class Sources(StrictModel):
     """Cases per patient and answer; null: unlimited."""
     even: tuple[Literal["source", "age", "sex", "site"], ...] = ("source",)
     near_duplicate: Annotated[int, Field(ge=-1, le=64)] = 6
-    """Perceptual hashes that differ in at most this many of 64 bits are the same picture; -1:
-    never.
+    """Pictures count as near-duplicates if their perceptual hashes differ in at most this many of
+    64 bits; -1: never.
     """
     validation: Annotated[float, Field(ge=0, le=1)] = 0.18
     """Share of questions with public answers (4,550 of 25,831 in the paper)."""
     separate_registries: bool = False
-    """State that no patient is in two of the datasets' registries."""
+    """Set by the user to state that no patient is in two registries."""
     overlay: Overlay = Overlay()
     longest_side: Annotated[int, Field(ge=32, le=4096)] = 1024
     datasets: tuple[SourceDataset, ...]
@@ -99,7 +99,7 @@ def read_sources(path: Path) -> Sources:
     """Read sources.yaml and resolve its paths.
 
     Raises:
-        BadInput: lists every invalid field and every missing path.
+        BadInput: fields are invalid or paths are missing; the message lists up to ten.
     """
     if not path.is_file():
         raise BadInput(f"{path}: file not found. docs/gmai_pipeline.md shows how to write one.")
@@ -119,11 +119,12 @@ def read_sources(path: Path) -> Sources:
 
 
 def _check_registries(sources: Sources, path: Path) -> None:
-    """Raise BadInput if patient ids of different datasets are not comparable.
+    """Raise BadInput if patient ids of different datasets cannot be compared.
 
-    A patient of two datasets could otherwise end up in both splits.
+    Otherwise a patient of two datasets could end up in both splits.
     """
-    # `deidentify` derives patient ids with a key, so two keys are two registries.
+    # `deidentify` derives patient ids with a key, so ids made with different keys cannot be
+    # compared.
     registries = {
         (
             dataset.patients,
@@ -136,16 +137,18 @@ def _check_registries(sources: Sources, path: Path) -> None:
     if len(registries) > 1 and not sources.separate_registries:
         raise BadInput(
             f"{path}: the patient ids of datasets {' and '.join(sorted(registries.values()))} "
-            "belong to different registries, or were made with different `deidentify` keys, so a patient "
-            "of both may end up in both splits. Omit `patients` and de-identify all datasets with one key "
+            "belong to different registries, or were made with different `deidentify` keys, so a "
+            "patient "
+            "of both may end up in both splits. Omit `patients` and de-identify all datasets with "
+            "one key "
             "(copy CLEAN.key to OTHER.key before --out OTHER), or set `separate_registries: true` "
-            "(no patient is in two of them)."
+            "if no patient is in two of them."
         )
 
 
 def _error_location(raw: Any, location: tuple[int | str, ...]) -> str:
     """Return the location of a validation error, with the dataset's name; "" for the whole file."""
-    # Skips union members such as "dict[int,str]".
+    # Skip union members, such as "dict[int,str]".
     parts = [str(part) for part in location if "[" not in str(part)]
     if len(location) > 1 and location[0] == "datasets" and isinstance(raw["datasets"][location[1]], dict):
         parts[:2] = [f"dataset {raw['datasets'][location[1]].get('name', location[1])}"]

@@ -1,4 +1,4 @@
-"""Pages on which people judge a benchmark.
+"""Pages on which people review a benchmark.
 
 Reviewers mark what is wrong with each question; taggers set the task and department of each label.
 
@@ -36,7 +36,8 @@ FAULTS = {
 
 
 Verdicts = dict[tuple[str, str, str], Any]
-"""(case, `FAULTS_FIELD`, reviewer) -> faults (none: the question is fine). The last verdict counts.
+"""(case, `FAULTS_FIELD`, reviewer) -> faults (an empty list: the question is fine). A reviewer's
+last verdict on a case counts.
 """
 
 
@@ -86,7 +87,7 @@ def build_validation(out: Path) -> FastAPI:
     cases = {entry["case"]: entry for entry in document["cases"]}
     overlay, text_boxes = Overlay(**document["overlay"]), blacked_out_boxes(private)
 
-    # Read once and updated in `save`: the page is served by a single process.
+    # The page is served by a single process, so the verdicts are read once and updated in `save`.
     verdicts: Verdicts = read_decisions(private / VALIDATION_LOG)
 
     def show(reviewer: str, case: str) -> ItemView:

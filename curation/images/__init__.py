@@ -1,1 +1,1 @@
-"""Images of a folder and their metadata: index with hashes; table of captions, groups, licences."""
+"""The images of a folder, indexed with hashes, and the table of their captions and licences."""

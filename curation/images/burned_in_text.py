@@ -31,10 +31,10 @@ TEXT_BOXES_FILE, DECISIONS_FILE = "texts.jsonl", "decisions.jsonl"
 PENDING_FOLDER = "pending"
 """Folder of images with text that wait for a reviewer's decision."""
 ENLARGE_FROM_PX, ENLARGE_BELOW_PX = 500, 1000
-"""Images whose longer side is in this range are also read at twice the size, to find small letters.
+"""Images whose longer side is in this range are also searched at twice the size, for small letters.
 """
 MIN_SIDE_PX = 64
-"""Images whose longer side is shorter cannot contain a readable line of text."""
+"""Images whose longer side is shorter than this cannot contain a readable line of text."""
 MARGIN_PX = 3
 
 
@@ -52,9 +52,8 @@ def find_text(image: Image.Image) -> list[TextBox]:
         image: an image of any size and mode.
 
     Returns:
-        Boxes with a margin of `MARGIN_PX`, clipped to the image; boxes that mostly overlap an
-        earlier
-        one are omitted.
+        Boxes with a margin of `MARGIN_PX`, clipped to the image; a box that is mostly covered by an
+        earlier one is omitted.
     """
     if max(image.size) < MIN_SIDE_PX:
         return []
@@ -113,7 +112,8 @@ def covered_share(box: TextBox, other_box: TextBox) -> float:
 def burned_in_note(images: Path, image_names: Iterable[str], search: bool) -> str:
     """Search the images of a set for burned-in text and return the sentence for the dataset card.
 
-    A folder that `medprobe curate deidentify` wrote is not searched again: it was searched there.
+    A folder that `medprobe curate deidentify` wrote is not searched again, since that command has
+    searched it.
 
     Args:
         images: folder of the images.
@@ -136,7 +136,8 @@ def burned_in_note(images: Path, image_names: Iterable[str], search: bool) -> st
                 problems.add(str(images / name), None, f"may contain burned-in text (boxes: {len(boxes)})")
 
     problems.check(
-        f"Names in the pixels would be published: run `medprobe curate deidentify {images}` first and decide about these "
+        f"Names in the pixels would be published: run `medprobe curate deidentify {images}` first "
+        "and decide about these "
         "images, or pass --no-text-search if they contain no text."
     )
     return f"Burned-in text: none found in {len(names)} images."

@@ -1,11 +1,11 @@
 """Map keyed image ids to file names, since a file name may contain the patient's name.
 
     FOLDER.key, FOLDER.names.csv    beside an embeddings folder, readable by the owner only: the
-                                    key, and the file of each id
+                                    key, and the file name of each id
     FOLDER/names_file.txt           in the folders of later steps: relative path of that list
 
-Images written by `medprobe curate deidentify` already have keyed hashes as names. Folders made from
-them have no list: the ids are the file names.
+Images written by `medprobe curate deidentify` already have keyed hashes as file names. Folders made
+from them need no list: these names serve as ids.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ into the manifest of every set made from them.
 
 
 def privacy_manifest(images: Path) -> dict[str, Any]:
-    """Return the manifest entries about ids and de-identification, for any set made from these
-    images.
-    """
+    """Return manifest entries about ids and de-identification, for sets made from the images."""
     report_path = images.absolute().parent / DEIDENTIFICATION_REPORT
     deidentification = json.loads(report_path.read_text(encoding="utf-8")) if report_path.is_file() else None
     return {
@@ -42,9 +40,7 @@ def privacy_manifest(images: Path) -> dict[str, Any]:
 
 
 def load_patient_groups(images: Path) -> dict[str, str]:
-    """Return file name -> keyed patient group, from the table that `deidentify` wrote; else an
-    empty dict.
-    """
+    """Return file name -> keyed patient group from the table of `deidentify`, if there is one."""
     path = images.absolute().parent / DEIDENTIFIED_TABLE
     if "deidentification" not in privacy_manifest(images) or not path.is_file():
         return {}
@@ -97,7 +93,7 @@ def write_private_csv(
 
 
 def load_file_names(folder: Path) -> dict[str, str]:
-    """Read id -> file name for the tables of a working folder.
+    """Return id -> file name for the tables of a working folder.
 
     Returns:
         An empty dict if the ids are the file names.
@@ -116,7 +112,7 @@ def load_file_names(folder: Path) -> dict[str, str]:
 
 
 def share_name_list(source: Path, folder: Path) -> None:
-    """Make `folder`, derived from `source`, use the same list of file names."""
+    """Let `folder`, which was derived from `source`, use the same list of file names."""
     path = _find_name_list(source)
     if path is None:
         (folder / POINTER_FILE).unlink(missing_ok=True)
@@ -126,7 +122,7 @@ def share_name_list(source: Path, folder: Path) -> None:
 
 def _find_name_list(folder: Path) -> Path | None:
     """Return the list of a working folder; None if its ids are the file names."""
-    # A folder of a later step has a pointer; an embeddings folder has the list itself beside it.
+    # A folder of a later step contains a pointer; an embeddings folder has the list beside it.
     pointer = folder / POINTER_FILE
     if pointer.is_file():
         return Path(os.path.normpath(folder.absolute() / pointer.read_text(encoding="utf-8").strip()))

@@ -1,9 +1,11 @@
 """Index the images of a folder or of an fsspec address (s3://, gs://, hf://datasets/ORG/NAME ...).
 
 At an address, images are image files or rows of Parquet files. The index has the sha256, size and
-perceptual hash of each image; a later run reuses it, and unreadable files are listed separately.
+perceptual hash of each readable image, and a later run reuses it. Unreadable files are listed
+separately.
 
-Image sources have `names`, `state` (changes when the image changes) and `read`, and can be pickled.
+The two kinds of image source, `ImageFolder` and `RemoteImages`, have the same methods: `names`,
+`state` (which changes when the image changes) and `read`. Both can be pickled.
 See also: embedding (`curation/mining/embedding.py`), captions (`image_table.py`).
 """
 
@@ -46,14 +48,14 @@ VERSION_ATTRIBUTES = (
     "mtime",
     "created",
 )
-"""File-system attributes that change when a file changes; the first available one is used."""
+"""Attributes that change when a file changes; the first that the file system reports is used."""
 
 
 def list_files(folder: Path) -> list[str]:
     """List all files below a folder, except hidden ones.
 
-    Links to folders are followed. Each folder is visited once, under its own path rather than a
-    link's, because a link to a parent folder would recurse forever.
+    Links to folders are followed. Each folder is visited only once, because a link to a parent
+    folder would recurse forever, and under its own path rather than that of a link.
 
     Returns:
         Sorted POSIX paths relative to the folder.
@@ -93,7 +95,8 @@ class ImageFolder:
         image_names = [name for name in list_files(self.path) if Path(name).suffix.lower() in IMAGE_SUFFIXES]
         if not image_names:
             raise BadInput(
-                f"{self}: contains no images ({', '.join(IMAGE_SUFFIXES)}). Convert DICOM files with `medprobe curate "
+                f"{self}: contains no images ({', '.join(IMAGE_SUFFIXES)}). Convert DICOM files "
+                "with `medprobe curate "
                 "deidentify`; `medprobe curate gmai` reads NIfTI."
             )
         return image_names
@@ -130,7 +133,7 @@ class RemoteImages:
         # The Parquet caches are shared by the prefetching threads.
         self._lock = threading.Lock()
         self._starts = cache(self._read_starts)
-        self._column = lru_cache(maxsize=2)(self._read_column)  # rows of a group are read in order
+        self._column = lru_cache(maxsize=2)(self._read_column)  # rows of a row group are read in order
 
     def __reduce__(self) -> tuple[type[RemoteImages], tuple[str]]:
         return RemoteImages, (self.address,)
@@ -149,7 +152,7 @@ class RemoteImages:
     def names(self) -> list[str]:
         """Return sorted paths below the address.
 
-        Raises BadInput if unreachable or without images.
+        Raises BadInput if the address is unreachable or has no images.
         """
         image_names: list[str] = []
         for path in self._files:
@@ -161,7 +164,8 @@ class RemoteImages:
 
         if not image_names:
             raise BadInput(
-                f"{self}: does not exist or contains no images ({', '.join(IMAGE_SUFFIXES)}, .parquet with an image column)."
+                f"{self}: does not exist or contains no images ({', '.join(IMAGE_SUFFIXES)}, "
+                ".parquet with an image column)."
             )
         return sorted(image_names)
 
@@ -222,7 +226,7 @@ class RemoteImages:
 
     @contextmanager
     def _reaching(self, name: str = "", *reraised: type[Exception]) -> Iterator[None]:
-        """Turn every exception of a file system into BadInput, except the types in `reraised`."""
+        """Turn any exception raised in the block into BadInput, except the types in `reraised`."""
         try:
             yield
         except reraised:
@@ -234,9 +238,10 @@ class RemoteImages:
 
 
 def _image_column(schema: Any) -> str | None:
-    """Return the image column in the layout of `datasets` (a struct with bytes and path), or None.
+    """Return the name of the image column, or None if there is none.
 
-    `image` is preferred if there are several.
+    An image column has the layout of the `datasets` library: a struct with bytes and path. Of
+    several, `image` is preferred.
     """
     import pyarrow as pa
 
@@ -261,7 +266,7 @@ OutputT = TypeVar("OutputT")
 
 
 def prefetch(function: Callable[[InputT], OutputT], arguments: Iterable[InputT], window: int = 64) -> Iterator[OutputT]:
-    """Apply a function in threads, at most `window` arguments ahead; yield results in order."""
+    """Apply a function in threads, at most `window` arguments ahead; yield the results in order."""
     # Bounded look-ahead: a plain `pool.map` would submit everything at once.
     source = iter(arguments)
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
@@ -273,12 +278,12 @@ def prefetch(function: Callable[[InputT], OutputT], arguments: Iterable[InputT],
 
 
 def decode_image(data: bytes) -> ShownPicture:
-    """Decode a single file as models are shown it (`make_picture`).
+    """Decode a single file to the picture that models are shown (`make_picture`).
 
-    Greys are scaled by the smallest of 8, 12 and 16 bits that holds them.
+    Grey values are scaled by the smallest range (8, 12 or 16 bits) that contains them.
 
     Raises:
-        ImageError: not a complete image, or greys that no fixed rule maps to 8 bits.
+        ImageError: not a complete image, or grey values that no fixed rule maps to 8 bits.
     """
     return make_picture(data, find_white_levels([data]) or None)
 
@@ -310,7 +315,7 @@ def rescale_to_uint8(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def list_images(images: Path | ImageSource) -> list[str]:
     """Return the sorted names of all images. Raises BadInput if there are none.
 
-    Names that are not valid UTF-8 are omitted: no table could store them.
+    Names that are not valid UTF-8 are omitted, since no table could store them.
     """
     source = open_image_source(images) if isinstance(images, Path) else images
     return [name for name in source.names() if name == replace_surrogates(name)]
@@ -332,7 +337,7 @@ def index_images(images: Path | ImageSource, out: Path) -> pd.DataFrame:
         size, changed, and `file`, which is not stored.
 
     Raises:
-        BadInput: not a single image can be read.
+        BadInput: none of the images can be read.
     """
     import imagehash
 
@@ -385,7 +390,8 @@ def index_images(images: Path | ImageSource, out: Path) -> pd.DataFrame:
 
     if not readable:
         raise BadInput(
-            f"{images}: none of its {len(names)} images can be read (the first: {storable_names[0]}: {unreadable[0]['reason']})."
+            f"{images}: none of its {len(names)} images can be read (the first: "
+            f"{storable_names[0]}: {unreadable[0]['reason']})."
         )
 
     out.mkdir(parents=True, exist_ok=True)
@@ -401,7 +407,7 @@ def index_images(images: Path | ImageSource, out: Path) -> pd.DataFrame:
 def perceptual_hashes(folder: Path, names: Iterable[str]) -> dict[str, int]:
     """Return image name -> perceptual hash (64-bit integer).
 
-    Raises BadInput if one cannot be read.
+    Raises BadInput if an image cannot be read.
     """
     import imagehash
 

@@ -31,10 +31,11 @@ IMAGE_COLUMNS = ("image", "caption", "group", "license", "source")
 def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
     """Read the table of image metadata, one row per image.
 
-    .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header
-    (ROCO's captions.txt; a licences.txt beside it gives licence, source and, as the group, the
-    article). Groups are normalised as for their ids (`Pseudonyms.group`), so that different
-    encodings of spaces and accents do not split a patient.
+    A .csv, .tsv, .parquet or .jsonl file has named columns. A .txt file has lines
+    `image<TAB>caption` without a header, as ROCO's captions.txt; a licences.txt beside it gives the
+    licence, the source and the article, which is used as the group. Group names are normalised as
+    they are for ids (`Pseudonyms.group`), so that a patient is not split by different encodings of
+    spaces or accents.
 
     Args:
         path: the table.
@@ -65,13 +66,14 @@ def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
     duplicates = table["image"][table["image"].duplicated()]
     if len(duplicates):
         raise BadInput(
-            f"{path}: image {duplicates.iloc[0]!r} has {(table['image'] == duplicates.iloc[0]).sum()} rows. Keep one row per image."
+            f"{path}: image {duplicates.iloc[0]!r} has "
+            f"{(table['image'] == duplicates.iloc[0]).sum()} rows. Keep one row per image."
         )
     return table
 
 
 def read_dataframe(path: Path) -> pd.DataFrame:
-    """Read a .csv, .tsv, .jsonl, .parquet or .txt file unchanged.
+    """Read a .csv, .tsv, .jsonl, .parquet or .txt file without changing its columns.
 
     Raises BadInput if it cannot be read.
     """
@@ -128,10 +130,11 @@ def _read_csv(path: Path) -> pd.DataFrame:
     """Read a CSV as strings, with the delimiter that gives the header the most columns.
 
     Raises:
-        BadInput: cells would be lost or guessed: a row has more cells than the header (an unquoted
-            comma in a caption), a quotation mark is never closed, or two columns have one name.
+        BadInput: a row has more cells than the header (an unquoted comma in a caption), a quotation
+            mark is never closed, or two columns have the same name. In these cases cells would be
+            lost or misread.
     """
-    # An unclosed quotation mark would swallow this marker.
+    # If a quotation mark is never closed, this marker at the end becomes part of the last cell.
     end_marker = "\0end"
     csv.field_size_limit(sys.maxsize)
     text = re.sub(r"\Asep=.\s*\n", "", read_text(path).strip("\r\n"))  # Excel may write a `sep=` line first
@@ -160,7 +163,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
     for number, row in enumerate(rows, 1):
         if any(cell.strip() for cell in row[len(header) :]):
             raise BadInput(
-                f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header {len(header)}. Put texts that hold the separator "
+                f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header "
+                f"{len(header)}. Put texts that hold the separator "
                 f"({DELIMITER_NAMES[delimiter]}) in quotation marks."
             )
     named_positions = [position for position, name in enumerate(header) if name]
@@ -171,9 +175,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def _roco_licences(path: Path) -> pd.DataFrame:
-    """Read ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as image, source, license, group (the
-    article).
-    """
+    """Read ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as columns image, source, license, group."""
     rows = [row for row in csv.reader(read_text(path).split("\n")) if len(row) >= 3 and row[0] != "ROCO_ID"]
     table = pd.DataFrame(
         [(row[0].strip(), row[1].strip(), row[-1].strip()) for row in rows],
@@ -190,7 +192,10 @@ def cell_text(value: Any) -> str:
 
 
 def image_text(value: Any) -> str:
-    """Return the image name in a cell, unstripped (blanks may be part of it); "" if empty."""
+    """Return the image name in a cell; "" if it is empty.
+
+    The name is not stripped, since a file name may begin or end with a blank.
+    """
     return str(value) if cell_text(value) else ""
 
 
@@ -221,8 +226,7 @@ def align_to_images(images: list[str], path: Path, **columns: str) -> pd.DataFra
 
 
 def match_rows_to_images(names: list[str], images: list[str], path: Path) -> list[int | None]:
-    """Return the index of the image that each row names, by the rules of `pairing.py`; None if
-    missing.
+    """Return the index of the image that each row names, or None, by the rules of `pairing.py`.
 
     Raises:
         BadInput: no name matches any image, or a name is ambiguous.
@@ -230,11 +234,13 @@ def match_rows_to_images(names: list[str], images: list[str], path: Path) -> lis
     pairing = pair_names(names, images)
     if AMBIGUOUS_NAME in pairing.reasons:
         raise BadInput(
-            f"{path}: row {names[pairing.reasons.index(AMBIGUOUS_NAME)]!r} matches several images or rows. "
+            f"{path}: row {names[pairing.reasons.index(AMBIGUOUS_NAME)]!r} matches several images "
+            "or rows. "
             "Name images by their path below the folder."
         )
     if images and all(index is None for index in pairing.image_indices):
         raise BadInput(
-            f"{path}: matches none of the {len(images)} images (first image: {images[0]}, first row: {next(iter(names), '-')})."
+            f"{path}: matches none of the {len(images)} images (first image: {images[0]}, first "
+            f"row: {next(iter(names), '-')})."
         )
     return pairing.image_indices

@@ -1,14 +1,14 @@
 """Pair annotations with images by their relative paths.
 
-Naming is a property of a whole set, not of a single file: all annotations of a set are paired by
-one rule, the first rule below that pairs any of them. Under every rule a key counts only if exactly
-one annotation and one image have it. An annotation whose image is missing therefore stays unpaired;
-it never goes to an image of the same name in another folder.
+The files of a dataset are named systematically, so all of its annotations are paired by one rule:
+the first rule below that pairs any of them. Under every rule, a pair is formed only if exactly one
+annotation and one image have the same key. An annotation whose image is missing therefore stays
+unpaired; it is never paired with an image of the same name in another folder.
 
     1. equal paths; then ignoring folders that only name a file kind (images/, labels/); then
        ignoring suffixes
-    2. equal paths below a folder that all images (including their root) or all names share, with at
-       least one folder in common
+    2. equal paths after removing leading folders that all images (including their root) or all
+       names share, if at least one folder remains
     3. equal file names, if at least one side has no folders at all (rule 1 never compares bare
        names with images in folders)
 
@@ -52,8 +52,8 @@ def pair_names(names: Sequence[str], images: Sequence[str], root: Path | None = 
     """Pair annotations with images.
 
     Args:
-        names: the image name that an annotation states (its suffix is compared where possible), or
-            the annotation's own path below its root, without suffix.
+        names: for each annotation, the image name that it states (its suffix is compared where
+            possible), or its own path below its root, without suffix.
         images: paths of the images below `root`.
         root: root folder of the images.
 
@@ -102,7 +102,7 @@ def strip_suffix(name: str) -> str:
 
 
 PathKeys = Sequence[PathParts]
-"""The key of each path; () if the rule does not apply to it."""
+"""The keys of several paths; () if the rule does not apply to a path."""
 
 
 def _keys_by_rule(
@@ -130,22 +130,22 @@ def _keys_by_rule(
         ]
         pairs = [(_match_unique(*keys)[0], keys) for keys in shortened]
 
-        # The best offset must be unambiguous: if several pair equally many, they must pair the
-        # same.
+        # The number of leading folders to remove must be unambiguous: if several numbers give the
+        # most pairs, the pairs must be the same.
         most_matches = max(len(matches) for matches, _ in pairs)
         best_matches = [(matches, keys) for matches, keys in pairs if len(matches) == most_matches]
         matches, keys = best_matches[0]
         if all(candidate == matches for candidate, _ in best_matches) and any(
             len(keys[0][index]) > 1 for index in matches
         ):
-            yield keys  # else it may be a different file whose partner is missing
+            yield keys  # otherwise, names alone match, perhaps those of different files
     if not (names_have_folders and images_have_folders):
         for name_keys, image_keys in keys_by_form:
             yield [key[-1:] for key in name_keys], [key[-1:] for key in image_keys]
 
 
 def _path_key(path: PathParts, keep_suffix: bool = False, keep_kind_folders: bool = False) -> PathParts:
-    """Return the key of a path, with or without its suffix and its file-kind folders."""
+    """Return a path's key, with or without suffix and file-kind folders (`FILE_KIND_FOLDERS`)."""
     if not path:
         return ()
     folders = (part for part in path[:-1] if keep_kind_folders or part.casefold() not in FILE_KIND_FOLDERS)
@@ -163,7 +163,7 @@ def _match_unique(left_keys: PathKeys, right_keys: PathKeys) -> tuple[dict[int, 
     """Match keys that occur exactly once on both sides.
 
     Returns:
-        Position in `left` -> position in `right`, and the positions in `left` of ambiguous keys.
+        Left position -> right position, and the left positions of ambiguous keys.
     """
     left_positions, right_positions = _positions(left_keys), _positions(right_keys)
 

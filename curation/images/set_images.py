@@ -1,4 +1,6 @@
-"""Write a custom set atomically: images without metadata under keyed hashes, and the manifest.
+"""Write the images and the manifest of a custom set atomically.
+
+The images have no metadata and are named by keyed hashes.
 
 `image_dict.json` has the sha256, licence, source and group of each image.
 See also: keyed hashes (`dataset_builders/contents/pseudonyms.py`), metadata removal
@@ -53,7 +55,8 @@ def copy_images(
     missing = [image for image in sorted_names if not (images / image).is_file()]
     if missing:
         raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(sorted_names)} images are missing. "
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(sorted_names)} "
+            "images are missing. "
             "Give the folder that the questions were made from."
         )
 
@@ -85,8 +88,10 @@ def copy_images(
 
 
 def withdrawn_images(names: Iterable[str], images: Path, image_table: pd.DataFrame | None, out: Path) -> set[str]:
-    """Return the images of people who have withdrawn from the set `out` or from `deidentify`'s
-    output.
+    """Return the images of withdrawn groups.
+
+    Withdrawals count if they are recorded for the set `out` or for the folder of `deidentify` that
+    the images come from.
 
     Args:
         names: file names in `images`.
@@ -101,7 +106,8 @@ def withdrawn_images(names: Iterable[str], images: Path, image_table: pd.DataFra
     pseudonyms, groups = load_pseudonyms(out), load_patient_groups(images)
     groups |= {} if image_table is None else dict(zip(image_table["image"], image_table["group"], strict=True))
 
-    # A withdrawal may be recorded under any of these ids: a keyed name, or a group, keyed or not.
+    # A withdrawal may be recorded under any of these ids: the image's keyed name, or its group,
+    # keyed or not.
     def ids(name: str) -> set[str]:
         group = str(groups.get(name, ""))
         return {Path(name).stem, pseudonyms.id_for("i", name), group, pseudonyms.group(group)}
@@ -131,8 +137,8 @@ def write_custom_set(
         images: folder of the originals.
         image_names: names of the images to include.
         image_table: licence, source and group of the images, or None.
-        write_contents: called with the folder, original name -> keyed name, and the content of
-            image_dict.json; returns further manifest entries.
+        write_contents: called with the folder, the mapping original name -> keyed name, and the
+            content of image_dict.json; returns further manifest entries.
         name: name of the set; default: the name of `out`.
         validated: True if people have checked the questions.
         text_search: search the images for burned-in text.
@@ -145,7 +151,7 @@ def write_custom_set(
 
     image_names = set(image_names)
 
-    # Before anything is written: a search takes minutes and may refuse the set.
+    # Search for text before anything is written, since this takes minutes and may refuse the set.
     text_note = burned_in_note(images, image_names, text_search)
     with replace_folder(out) as folder:
         names, origins = copy_images(folder, images, image_names, image_table, load_pseudonyms(out))

@@ -1,11 +1,12 @@
 """Embed the images of a folder or an address with an encoder.
 
-Batches are prefetched, cached by image sha256 and encoder, and assembled into one memory-mapped
-array at the end.
+Images are read ahead in batches. Vectors are cached by image sha256 and encoder, and assembled into
+one memory-mapped array at the end.
 
-An embeddings folder has `images.parquet` (row k = row k of every array), `unreadable.csv`, and per
-encoder `<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` has one file per finished batch with
-its images' sha256 and vectors, so that a killed run resumes and added images cost only themselves.
+An embeddings folder has `images.parquet` (row k describes row k of every array), `unreadable.csv`,
+and for each encoder `<key>.npy` (n, d) with its description `<key>.json`. `cache/<key>/` has one
+file per finished batch with the sha256 and the vector of each of its images. A killed run therefore
+resumes, and if images are added, only these are encoded.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 
 
 def encoder_key(encoder: Encoder) -> str:
-    """Return the name of an encoder's files: its name and a hash of everything that determines its
-    vectors.
+    """Return the key of an encoder, which names its files.
 
-    The hash covers the spec, and the weights and preprocessing as loaded, because a model may
-    change under its name (on the Hub or in a folder).
+    The key consists of the encoder's name and a hash of everything that determines its vectors: the
+    spec, and the weights and preprocessing as loaded. A model may change under the same name (on
+    the Hub or in a folder).
     """
     settings = json.dumps([asdict(encoder.spec), encoder.fingerprint], sort_keys=True)
     return f"{encoder.spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
@@ -51,7 +52,11 @@ def encoder_key(encoder: Encoder) -> str:
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """An encoding job: `pending` has the columns image (name in `images`) and sha256."""
+    """Images to encode.
+
+    `pending` has the columns image (name in `images`) and sha256; `cache` is the folder for the
+    vectors.
+    """
 
     images: ImageSource
     pending: pd.DataFrame
@@ -61,7 +66,7 @@ class EncodingJob:
 
 
 EncodingBackend = Callable[[EncodingJob], Iterator[int]]
-"""Encodes a job's images into its cache; yields the number of images per finished batch."""
+"""Encodes a job's images into its cache and yields the number of images of each finished batch."""
 
 
 def embed(
@@ -73,7 +78,7 @@ def embed(
 ) -> Path:
     """Embed all readable images of a folder or an address (`image_index.py`).
 
-    Vectors are stored as float32, not normalised.
+    Vectors are stored as float32 and are not normalised.
 
     Args:
         images: folder or address.
@@ -83,13 +88,13 @@ def embed(
         encode: backend that does the work; None: this process.
 
     Returns:
-        Path of the array (n, d), whose rows follow out/images.parquet.
+        Path of the array (n, d), whose rows are in the order of out/images.parquet.
 
     Raises:
-        BadInput: there are no readable images, or an image changed meanwhile.
+        BadInput: there are no readable images, or an image changed during the run.
     """
     files = open_image_source(images)
-    list_images(files)  # raises before anything is written if there are none
+    list_images(files)  # raises BadInput before anything is written if there are no images
 
     with lock_folder(out, "embed"):
         remove_temp_files(out)
@@ -122,14 +127,14 @@ def embed(
 
 
 def encode_in_process(job: EncodingJob) -> Iterator[int]:
-    """Encode in this process. A batch is on disk before it is counted."""
+    """Encode in this process; a batch is yielded once it is on disk."""
     for hashes, batch in _batches(job):
         _store_batch(job, hashes, job.encoder.encode(batch).numpy())
         yield len(hashes)
 
 
 def _batches(work: EncodingJob) -> Iterable[tuple[list[str], Any]]:
-    """Yield (sha256 of each image, pixel tensor), prepared by threads while the encoder is busy."""
+    """Yield (sha256 of each image, pixels) of each batch, which threads prepare in advance."""
     import torch
 
     def prepare(row: tuple[str, str]) -> tuple[str, Any]:
@@ -177,7 +182,7 @@ def _stored_batches(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
 
 
 def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Path:
-    """Write one array in index order, with at most one batch in memory."""
+    """Write all vectors as one array in index order, with one batch in memory at a time."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
@@ -186,7 +191,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Pat
     dimensions = next(vectors.shape[1] for _, vectors in _stored_batches(cache))
 
     def write(path: Path) -> None:
-        # Memory-mapped: the array may be larger than memory.
+        # A memory map is used because the array may be larger than memory.
         array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), dimensions))
         for names, vectors in _stored_batches(cache):
             for sha, vector in zip(names, vectors, strict=True):
@@ -206,7 +211,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Pat
 
 
 def index_sha256(index: pd.DataFrame) -> str:
-    """Return the identity of an array's rows: sha256 over image names and hashes, in order."""
+    """Return a hash of all image names and hashes in order, which identifies an array's rows."""
     return hashlib.sha256("\n".join(index["image"] + " " + index["sha256"]).encode()).hexdigest()
 
 
@@ -229,7 +234,8 @@ def open_embeddings(folder: Path, encoder: str) -> np.memmap:
     ]
     if not matching_keys:
         raise BadInput(
-            f"{folder}: has no embeddings of {encoder} (it has {', '.join(metadata_by_key) or 'none'}). "
+            f"{folder}: has no embeddings of {encoder} (it has "
+            f"{', '.join(metadata_by_key) or 'none'}). "
             "Run `medprobe curate embed` for it."
         )
     if len(matching_keys) > 1:
@@ -237,6 +243,7 @@ def open_embeddings(folder: Path, encoder: str) -> np.memmap:
 
     if metadata_by_key[matching_keys[0]]["index_sha256"] != index_sha256(pd.read_parquet(folder / INDEX_FILE)):
         raise BadInput(
-            f"{folder}: images changed since {matching_keys[0]} was made. Run `medprobe curate embed` again; only new images are computed."
+            f"{folder}: images changed since {matching_keys[0]} was made. Run `medprobe curate "
+            "embed` again; only new images are computed."
         )
     return np.load(folder / f"{matching_keys[0]}.npy", mmap_mode="r")

@@ -1,11 +1,11 @@
-"""Image encoders: biomedclip, clip, dinov2, and any other of open_clip or transformers.
+"""Image encoders: biomedclip, clip, dinov2, and any other model of open_clip or transformers.
 
-The paper names the encoders only (MediConfusion, section 2.1). The remaining choices here: pooling
+The paper only names the encoders (MediConfusion, section 2.1). The other choices are ours: pooling
 is `projected` for CLIP-like encoders (the vector that contrastive training compares) and `cls` for
-DINOv2; preprocessing is as shipped by each model's authors; computation is in float32. Appendix F,
-which compares encoders, averages over patch tokens: `--pooling mean`.
+DINOv2, preprocessing is that of each model's authors, and computation is in float32. The paper's
+appendix F, which compares encoders, averages over patch tokens; `--pooling mean` does this.
 
-Imports torch; open_clip and transformers are imported only when an encoder is loaded.
+This module imports torch; open_clip and transformers are imported only when an encoder is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from PIL import Image
 from dataset_builders.errors import BadInput
 
 Pooling = Literal["projected", "cls", "mean"]
-"""projected: space shared with text; cls: first token; mean: average over patch tokens."""
+"""projected: vector in the space shared with text; cls: class token; mean: average over patch
+tokens.
+"""
 WEIGHT_PATTERNS = (
     "open_clip_model.safetensors",
     "open_clip_pytorch_model.bin",
@@ -37,7 +39,7 @@ WEIGHT_PATTERNS = (
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """Everything that identifies an encoder; part of the cache key."""
+    """Everything that identifies an encoder; it is part of the cache key (`encoder_key`)."""
 
     name: str
     library: str
@@ -125,7 +127,8 @@ def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
     except (OSError, RuntimeError, FileNotFoundError) as error:
         reason = " ".join(str(error).split())[:300]
         raise BadInput(
-            f"--encoder {spec.model}: cannot be loaded with {spec.library} ({reason}). Give an id or a folder with weights."
+            f"--encoder {spec.model}: cannot be loaded with {spec.library} ({reason}). Give an id "
+            "or a folder with weights."
         ) from None
 
     @torch.inference_mode()
@@ -137,7 +140,7 @@ def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
 
 def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
     """Hash the weights and the preprocessing's repr, without memory addresses."""
-    # Function reprs contain memory addresses, which differ between runs.
+    # The repr of a function contains its memory address, which differs between runs.
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", preprocessing).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -177,8 +180,8 @@ def _open_clip(spec: EncoderSpec, device: str) -> EncoderParts:
 def _vision_tower(folder: Path) -> tuple[Any, Callable[..., Any]]:
     """Load the vision tower of an open_clip folder, with a stub for the text tower.
 
-    The folder may describe its text tower by a name on the Hub (BiomedCLIP does); the stub avoids
-    that download.
+    The folder may refer to a text tower on the Hub (BiomedCLIP's does); the stub avoids downloading
+    it.
     """
     import open_clip
     from open_clip.factory import load_state_dict
@@ -212,7 +215,7 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     logging.disable_progress_bar()
     processor = AutoImageProcessor.from_pretrained(spec.model, revision=spec.revision)
     model = AutoModel.from_pretrained(spec.model, revision=spec.revision, dtype=torch.float32).to(device).eval()
-    # Vision-language models have a vision tower; vision models are their own.
+    # A vision-language model has a vision tower; a pure vision model is used itself.
     vision = getattr(model, "vision_model", model)
 
     steps = processor.to_json_string()
@@ -223,7 +226,8 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     if spec.pooling == "projected":
         if not hasattr(model, "get_image_features"):
             raise BadInput(
-                f"--pooling projected: {spec.model} has no projection to a shared text space. Use --pooling cls or mean."
+                f"--pooling projected: {spec.model} has no projection to a shared text space. Use "
+                "--pooling cls or mean."
             )
         return (
             prepare,
@@ -244,7 +248,7 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
             steps,
         )
 
-    # Patch tokens follow the class token and the registers.
+    # Patch tokens come after the class token and the register tokens.
     skip = int(has_cls) + registers
     return (
         prepare,
@@ -255,5 +259,5 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
 
 
 def _vector(output: Any) -> torch.Tensor:
-    """Return the projected vector; newer transformers wrap it in a named tuple."""
+    """Return the projected vectors, which newer versions of transformers wrap in an object."""
     return output if isinstance(output, torch.Tensor) else output.pooler_output

@@ -1,7 +1,7 @@
 """Embedding and pair search on a Ray cluster.
 
-Workers that die are restarted and repeat their batch or block; duplicates in the cache are
-identical. All nodes share the folders.
+Workers that die are restarted and repeat their batch or block. A batch may therefore be in the
+cache twice, with the same vectors. All nodes must share the folders.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 
 MAX_EMBEDDING_RETRIES = 5
-"""Maximum restarts and retries of a batch whose worker died."""
+"""Maximum number of restarts of a worker, and of retries of its batch."""
 MAX_ROWS_PER_TASK = 4096
-"""Maximum images per task; those of a dead worker are encoded again."""
+"""Maximum number of images per task; if a worker dies, all images of its task are encoded again."""
 BATCHES_PER_RAY_BATCH = 4
-"""Encoder batches per Ray batch, so that decoding overlaps with encoding."""
+"""Number of encoder batches per Ray batch; several let decoding overlap with encoding."""
 
 
 class EncodingWorker:
-    """Ray actor that encodes rows of image and sha256 and returns their number."""
+    """Ray actor that encodes batches with the columns image and sha256, and returns their sizes."""
 
     def __init__(self, work: EncodingJob, spec: Any, device: str) -> None:
         from curation.mining.encoders import load_encoder
@@ -56,8 +56,8 @@ def encode_on_ray(cluster: RayCluster, device: str) -> EncodingBackend:
         with ray_connection(cluster) as ray:
             import_module("ray.data")
 
-            # The job is sent to every worker, so it carries neither the table nor the loaded
-            # encoder.
+            # The job is sent to every worker, so the table and the loaded encoder are removed from
+            # it.
             worker_job = replace(
                 job,
                 cache=job.cache.absolute(),
@@ -67,7 +67,8 @@ def encode_on_ray(cluster: RayCluster, device: str) -> EncodingBackend:
 
             ray.data.DataContext.get_current().enable_progress_bars = False
             batch_size = job.batch_size * BATCHES_PER_RAY_BATCH
-            # Split here: Ray Data's own repartitioning would wait for CPUs that the workers occupy.
+            # The table is split here, because Ray Data's repartitioning would wait for CPUs that
+            # the workers occupy.
             chunk_rows = max(batch_size, min(MAX_ROWS_PER_TASK, -(-len(job.pending) // (4 * cluster.workers))))
             table = job.pending[["image", "sha256"]].reset_index(drop=True)
             chunks = [table.iloc[start : start + chunk_rows] for start in range(0, len(table), chunk_rows)]
@@ -97,7 +98,7 @@ class Searcher:
 
     Args:
         arrays: paths of both encoders' vectors.
-        thresholds: limits of the search.
+        thresholds: thresholds of the search.
         device: torch device.
         blocks: folder of the blocks.
         threads: CPU threads of this worker.

@@ -1,8 +1,8 @@
-"""Run a pair search on disk, filter its pairs, and choose the largest gaps.
+"""Run a resumable pair search, filter the pairs found, and choose among them.
 
-Blocks of rows are written one at a time, so a killed search resumes. Near-duplicates and pairs of
-the same group are set aside; then the pairs with the largest |sim_med - sim_gen| are chosen,
-optionally with a cap per image.
+The search writes blocks of rows one at a time, so a killed search resumes. Near-duplicates, pairs
+of the same group and pairs with short captions are set aside. From the rest, the pairs with the
+largest |sim_med - sim_gen| are chosen, optionally with a maximum number of pairs per image.
 
 A search folder has `search.json` (thresholds and embeddings), `blocks/<first row>.parquet`, and
 when finished `pairs.parquet`, `set_aside.parquet` and `report.json` (counts).
@@ -33,7 +33,7 @@ from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import image_clusters
 
 PAIRS_PER_BATCH = 1_000_000
-"""Pairs that are filtered at a time."""
+"""Number of pairs that are filtered at a time."""
 PAIR_SCHEMA = pa.schema([("i", pa.int64()), ("j", pa.int64()), ("sim_med", pa.float64()), ("sim_gen", pa.float64())])
 NAMED_PAIR_SCHEMA = pa.schema([*PAIR_SCHEMA, ("image_1", pa.string()), ("image_2", pa.string())])
 SET_ASIDE_REASONS = ("near_duplicate", "same_group", "short_caption")
@@ -47,7 +47,7 @@ def image_attributes(index: pd.DataFrame, image_table: pd.DataFrame | None, min_
 
     Args:
         index: index of an embeddings folder.
-        image_table: caption and group of each image, in the order of the index; None: unknown.
+        image_table: caption and group of each image, in the order of the index; None if unknown.
         min_caption: captions with fewer characters are `short`.
 
     Returns:
@@ -65,23 +65,23 @@ def image_attributes(index: pd.DataFrame, image_table: pd.DataFrame | None, min_
 
 @dataclass(frozen=True)
 class PairFilter:
-    """Filters on the pairs found."""
+    """Criteria by which found pairs are set aside or chosen."""
 
     near_duplicate: int = 6
-    """Pairs whose perceptual hashes differ in at most this many of 64 bits are set aside; -1: none.
+    """Pairs whose perceptual hashes differ in at most this many of 64 bits are set aside; -1: no
+    pairs.
     """
     top: int | None = None
     cap_per_image: int | None = None
 
 
 def set_aside_reasons(pairs: pd.DataFrame, images: pd.DataFrame, near_duplicate: int) -> np.ndarray:
-    """Return why each pair is set aside ("" if kept), by the first of `SET_ASIDE_REASONS` that
-    applies.
+    """Return the first of `SET_ASIDE_REASONS` that applies to each pair; "" if none does.
 
     Args:
-        pairs: image rows in the columns i and j.
-        images: from `image_attributes`.
-        near_duplicate: maximum number of differing hash bits of a near-duplicate.
+        pairs: table whose columns i and j are rows of `images`.
+        images: result of `image_attributes`.
+        near_duplicate: maximum number of hash bits in which near-duplicates differ.
     """
     first_images, second_images = (
         images[["hash", "group", "short"]].take(pairs[end].to_numpy()).reset_index(drop=True) for end in ("i", "j")
@@ -105,8 +105,8 @@ def _finish(
 ) -> dict[str, int]:
     """Write pairs.parquet and set_aside.parquet; return the counts.
 
-    With `top` or `cap_per_image` all kept pairs are sorted in memory; otherwise one batch at a
-    time.
+    With `top` or `cap_per_image`, all kept pairs are sorted in memory; otherwise only one batch of
+    pairs is in memory at a time.
     """
     counts = Counter(dict.fromkeys(("found", *SET_ASIDE_REASONS, "kept", "chosen"), 0))
 
@@ -152,13 +152,16 @@ def _table(pairs: pd.DataFrame, images: pd.DataFrame, schema: pa.Schema) -> pa.T
 
 
 def _choose(pairs: pd.DataFrame, n: int, pair_filter: PairFilter) -> pd.DataFrame:
-    """Return the pairs by descending gap (ties by (i, j)), limited by `top` and the image cap."""
+    """Return the pairs in order of descending |sim_med - sim_gen|, within the limits of the filter.
+
+    Ties are ordered by (i, j)."""
     pairs = pairs.iloc[np.lexsort((pairs["j"], pairs["i"], -(pairs["sim_med"] - pairs["sim_gen"]).abs()))]
     top = len(pairs) if pair_filter.top is None else pair_filter.top
     if pair_filter.cap_per_image is None:
         return pairs.head(top)
 
-    # Greedy, so that a larger gap always wins.
+    # The choice is greedy, so that of two pairs that compete for an image the one with the larger
+    # gap is chosen.
     image_counts = np.zeros(n, np.int64)
     chosen_rows: list[int] = []
     for row, (i, j) in enumerate(zip(pairs["i"].tolist(), pairs["j"].tolist(), strict=True)):
@@ -169,14 +172,14 @@ def _choose(pairs: pd.DataFrame, n: int, pair_filter: PairFilter) -> pd.DataFram
 
 
 def independent_pairs(pairs: pd.DataFrame, images: pd.DataFrame) -> float:
-    """Return the effective number of independent pairs, by the clusters that scores use.
+    """Return the effective number of independent pairs.
 
-    Pairs that share an image or a group (patient) are one cluster; see
-    `ClusterSizes.effective_clusters`.
+    Pairs that share an image or a group (patient) form one cluster, as they do for the confidence
+    intervals of scores; see `ClusterSizes.effective_clusters`.
 
     Args:
-        pairs: image rows in the columns i and j.
-        images: from `image_attributes`.
+        pairs: table whose columns i and j are rows of `images`.
+        images: result of `image_attributes`.
     """
     ends = pd.concat([pairs["i"], pairs["j"]])
 
@@ -186,7 +189,7 @@ def independent_pairs(pairs: pd.DataFrame, images: pd.DataFrame) -> float:
 
 
 def write_block(search: PairSearch, blocks: Path, first_row: int) -> None:
-    """Search one block and write it.
+    """Search one block of rows and write its pairs.
 
     Args:
         search: embeddings and thresholds.
@@ -203,12 +206,14 @@ def write_block(search: PairSearch, blocks: Path, first_row: int) -> None:
 
 
 def block_name(first_row: int) -> str:
-    """Return the file name of a block; names sort by row."""
+    """Return the file name of a block; sorting by name sorts by row."""
     return f"{first_row:010d}.parquet"
 
 
 BlockRunner = Callable[[PairSearch, Path, list[int]], Iterator[int]]
-"""Searches the blocks with these first rows; yields each once it is on disk."""
+"""Searches the blocks that begin at these rows; yields each of these rows once its block is on
+disk.
+"""
 
 
 def search_in_process(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
@@ -227,25 +232,26 @@ def mine_pairs(
     seed: int = 0,
     search_blocks: BlockRunner = search_in_process,
 ) -> dict[str, Any]:
-    """Search all pairs (or draw a sample), filter and choose them.
+    """Search all pairs (or draw a sample of them), and filter and choose among them.
 
     Existing blocks of the same search are reused.
 
     Args:
         search: embeddings and thresholds.
-        images: from `image_attributes`.
+        images: result of `image_attributes`.
         out: search folder.
         pair_filter: filters and limits.
-        sample: number of pairs to draw instead of listing all.
+        sample: number of pairs to draw; None lists all pairs.
         seed: seed of the sample.
         search_blocks: runs the search of blocks.
 
     Returns:
-        The content of out/report.json. pairs.parquet is sorted by (i, j), or with `top` or
-        `cap_per_image` by |sim_med - sim_gen| descending; i and j are rows of images.parquet.
+        The content of out/report.json. In pairs.parquet, the columns i and j are row numbers of
+        images.parquet. Its rows are sorted by (i, j) or, with `top` or `cap_per_image`, by
+        descending |sim_med - sim_gen|.
 
     Raises:
-        BadInput: `out` has another search or is not empty.
+        BadInput: `out` contains a different search, or other files.
     """
     config: dict[str, Any] = {
         "thresholds": asdict(search.thresholds),
@@ -280,8 +286,9 @@ def mine_pairs(
 
 
 def _fingerprint(search: PairSearch, names: pd.Series) -> str:
-    """Hash both encoders' vectors and the image names, so that blocks of other sets are never mixed
-    in.
+    """Hash both encoders' vectors and the image names.
+
+    The hash prevents blocks of a search on other images or vectors from being reused.
     """
     digest = hashlib.sha256("\n".join(names).encode())
     for side in (search.med, search.gen):
@@ -291,20 +298,21 @@ def _fingerprint(search: PairSearch, names: pd.Series) -> str:
 
 
 def _check(out: Path, config: dict[str, Any]) -> None:
-    """Raise BadInput if `out` has another search, or anything else."""
+    """Raise BadInput if `out` contains a different search, or other files."""
     file = out / SEARCH_FILE
 
     if file.is_file():
         if json.loads(file.read_text()) != config:
             raise BadInput(
-                f"{out}: has another search (see {file.name}). Give another --out, or delete the folder to search again."
+                f"{out}: has another search (see {file.name}). Give another --out, or delete the "
+                "folder to search again."
             )
     elif not all(path.name.startswith(".") for path in out.iterdir()):
         raise BadInput(f"{out}: not empty and not a search folder. Give another --out.")
 
 
 def _search(search: PairSearch, blocks: Path, search_blocks: BlockRunner) -> list[Path]:
-    """Search the missing blocks; return the paths of all, in order."""
+    """Search the missing blocks; return the paths of all blocks, in order."""
     blocks.mkdir(exist_ok=True)
     remove_temp_files(blocks)
 
@@ -323,7 +331,7 @@ def _search(search: PairSearch, blocks: Path, search_blocks: BlockRunner) -> lis
 
 
 def _batches(blocks: list[Path]) -> Iterator[pd.DataFrame]:
-    """Yield the pairs of all blocks in order, `PAIRS_PER_BATCH` at a time."""
+    """Yield the pairs of all blocks in order, at most `PAIRS_PER_BATCH` at a time."""
     for block in blocks:
         with pq.ParquetFile(block) as file:
             for batch in file.iter_batches(PAIRS_PER_BATCH):
@@ -335,10 +343,10 @@ DIAGNOSTIC_IMAGES = 1024
 
 
 def suggest_thresholds(search: PairSearch) -> list[str]:
-    """Explain a search without results: both similarity ranges, and a threshold change that finds
-    some.
+    """Explain a search that found nothing.
 
-    Based on all pairs of a sample of images. Returns lines of text.
+    The lines returned state the range of both similarities, and a change of one threshold that
+    would match pairs. They are based on all pairs of a sample of images.
     """
     if search.n < 2:
         return [f"{search.n} images do not form a pair."]
@@ -360,7 +368,7 @@ def suggest_thresholds(search: PairSearch) -> list[str]:
     for name, other_encoder in (("med", "gen"), ("gen", "med")):
         values = cosines[name][
             within_limits[other_encoder]
-        ]  # within the other limits; none of these is within `name`'s
+        ]  # pairs within the limits of the other encoder; none of them is within those of `name`
         below, above = values[values < vectors[name].low], values[values > vectors[name].high]
         if len(below):
             options.append(f"--{name}-at-least {max(-1.0, np.floor((below.max() - 1e-5) * 1000) / 1000):.3f}")
@@ -373,13 +381,13 @@ def suggest_thresholds(search: PairSearch) -> list[str]:
 
 
 MAX_HISTOGRAM_PAIRS = 1_000_000
-"""Longer lists are thinned evenly to this many pairs."""
+"""Maximum number of pairs in a histogram; longer lists are thinned evenly."""
 
 
 def pair_similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str, np.ndarray]:
-    """Compute the cosines of mined pairs by each encoder.
+    """Compute the cosines of mined pairs for each encoder.
 
-    Appendix F averages over patch tokens: embed with `--pooling mean` to reproduce it.
+    The paper's appendix F averages over patch tokens; to reproduce it, embed with `--pooling mean`.
 
     Args:
         pairs: search folder.
@@ -390,14 +398,14 @@ def pair_similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dic
         Encoder -> cosines of up to `MAX_HISTOGRAM_PAIRS` pairs.
 
     Raises:
-        BadInput: there are no pairs, or the embeddings are of other images.
+        BadInput: there are no pairs, or there are fewer embeddings than the search had images.
     """
     file = pairs / "pairs.parquet"
     if not file.is_file() or not pq.read_metadata(file).num_rows:
         raise BadInput(f"{pairs}: has no pairs. Find some with `medprobe curate pairs`.")
     pair_rows = pd.read_parquet(file, columns=["i", "j"])
 
-    # Thinned evenly rather than at random, so the histogram is reproducible.
+    # The list is thinned evenly rather than at random, so that the histogram is reproducible.
     sampled = pair_rows.iloc[
         np.linspace(0, len(pair_rows) - 1, min(len(pair_rows), MAX_HISTOGRAM_PAIRS)).astype(np.int64)
     ]

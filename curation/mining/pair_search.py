@@ -1,12 +1,12 @@
-"""Find image pairs that one encoder confuses and another tells apart: all pairs i < j, exactly.
+"""Find all image pairs that one encoder confuses and another tells apart.
 
 A pair is confusing if sim_med >= 0.9 and sim_gen <= 0.75 (MediConfusion, section 2.1; cosines of
 the BiomedCLIP and DINOv2 embeddings). The paper sampled pairs at random.
 
-Float32 decides, except for a cosine within its rounding error of a threshold: that one is
-recomputed in float64, and within 1e-12 of the threshold it counts and is reported as the threshold
-itself. The pairs are therefore those of a float64 search, on CPU and GPU alike; reported cosines
-have float32 precision.
+Here all pairs i < j are searched, exactly. Cosines are computed in float32. If one is so close to a
+threshold that rounding could decide, it is recomputed in float64, and if it then lies within 1e-12
+of the threshold, it counts and is reported as equal to the threshold. The search therefore finds
+the same pairs as one in float64, on CPU and GPU alike; reported cosines have float32 precision.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ import torch
 from dataset_builders.errors import BadInput, first_line
 
 TIE_TOLERANCE = 1e-12
-"""A cosine this close to a threshold equals it. Float64 rounding stays below; true differences
-rarely do.
+"""A cosine this close to a threshold counts as equal to it. Rounding errors of float64 are smaller
+than this; true differences rarely are.
 """
 TILE_ROWS, TILE_COLUMNS = 512, 2048
-"""Size of a tile, whose cosines fit into a CPU cache. Pairs are returned per strip of `TILE_ROWS`
-rows, which bounds memory even if everything matches.
+"""Size of a tile; its cosines fit into a CPU cache. Pairs are returned per strip of `TILE_ROWS`
+rows, which limits memory even if all pairs match.
 """
 HEAD_DIVISOR = 4
-"""The first 1 / HEAD_DIVISOR of the principal axes decide most pairs (`EncoderVectors.head`)."""
+"""The first 1 / HEAD_DIVISOR of the principal axes are enough to rule out most pairs
+(`EncoderVectors.head`).
+"""
 DENSE_DIVISOR = 64
-"""If more than 1 / DENSE_DIVISOR of a tile's pairs remain, a full matrix product is faster than
-single dot products.
+"""If more than 1 / DENSE_DIVISOR of a tile's pairs are candidates, a full matrix product is faster
+than one dot product per candidate.
 """
 AXES_SAMPLE_SIZE = 4096
 """Number of vectors from which the principal axes are computed."""
 CHUNK_ROWS = 256
-"""Vectors that are converted or gathered at a time; they stay in a CPU cache."""
+"""Number of vectors that are converted or gathered at a time, so that they stay in a CPU cache."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,19 @@ SEARCH_MODES: dict[str, Thresholds] = {
 
 
 SIMILARITY_COLUMNS = ("sim_med", "sim_gen")
-"""Float64 columns of a table of pairs, beside i < j (int64)."""
+"""Columns (float64) of a table of pairs, in addition to i < j (int64)."""
 
 
 def pick_device(name: str) -> str:
     """Resolve --device (auto, cpu, cuda, cuda:1) to a torch device.
 
-    Raises BadInput if unavailable.
+    Raises BadInput if the device is not available.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # CPU builds of torch assert
+    except (RuntimeError, AssertionError) as error:  # builds of torch without CUDA raise AssertionError
         raise BadInput(f"--device {name}: not available ({first_line(error)}). Give auto, cpu or cuda.") from None
     return name
 
@@ -86,7 +88,7 @@ class EncoderVectors:
         """Load the vectors; float32 memory maps are used without a copy.
 
         Args:
-            x: (n, d) vectors of any length but zero.
+            x: (n, d) vectors, none of which is zero; they need not be normalised.
             low: lower limit of the cosine.
             high: upper limit of the cosine.
             device: torch device.
@@ -94,7 +96,7 @@ class EncoderVectors:
         Raises:
             BadInput: a vector is zero, or its products leave the range of float32.
         """
-        with warnings.catch_warnings():  # memory maps are read-only, and so is this code
+        with warnings.catch_warnings():  # memory maps are read-only, which is fine: nothing writes to them
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             self.x = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)).to(device)
 
@@ -111,16 +113,15 @@ class EncoderVectors:
 
     @cached_property
     def head(self) -> torch.Tensor:
-        """Unit vectors on the first principal axes, plus the norm of the residual:
+        """Compute the heads of all vectors, (n, axes + 1) float32, for a cheap bound on cosines.
 
-        (n, axes + 1) float32.
-
-        By Cauchy-Schwarz, the product of two such rows is an upper bound on the cosine, at a
-        fraction of its cost.
+        A head contains the coordinates of the normalised vector on the first principal axes, and
+        the norm of the rest. By the Cauchy-Schwarz inequality, the product of two heads is an upper
+        bound on the cosine, at a fraction of its cost.
         """
         sample = slice(
             None, None, max(1, len(self.x) // AXES_SAMPLE_SIZE)
-        )  # a sample suffices: the bound holds for any orthogonal axes
+        )  # a sample of vectors suffices, since the bound holds for any orthogonal axes
         unit = self.x[sample].double() * self.inverse_norms[sample, None]
         axes = torch.linalg.eigh(unit.T @ unit).eigenvectors[:, -max(1, unit.shape[1] // HEAD_DIVISOR) :]
 
@@ -157,7 +158,7 @@ class EncoderVectors:
         return product.mul_(inverse_norms[columns]).flatten()
 
     def cosines(self, i: torch.Tensor, j: torch.Tensor, precision: str = "float32") -> torch.Tensor:
-        """Compute the cosines of listed pairs.
+        """Compute the cosines of the given pairs.
 
         Args:
             i: (m,) rows of the first vectors.
@@ -187,15 +188,14 @@ class EncoderVectors:
         )
 
     def may_be_within(self, cosines: torch.Tensor) -> torch.Tensor:
-        """Return whether each float32 cosine is within the limits or its rounding error of them
-        (bool).
-        """
+        """Return a bool per float32 cosine: may be within the limits, given its rounding error."""
         return (cosines >= self.low - self.rounding) & (cosines <= self.high + self.rounding)
 
     def resolve_ties(self, cosines: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-        """Decide the cosines that float32 leaves undecided.
+        """Recompute in float64 the cosines for which float32 is not precise enough.
 
-        Cosines too close to a limit are recomputed in float64; one on a limit is set to it exactly.
+        These are the cosines within the rounding error of a limit. A cosine that is equal to a
+        limit (within `TIE_TOLERANCE`) is set to exactly that limit.
 
         Args:
             cosines: (m,) float32.
@@ -214,13 +214,13 @@ class EncoderVectors:
 
 
 class PairSearch:
-    """All pairs of n images within the thresholds.
+    """Search of all pairs of n images within the thresholds.
 
     Args:
         med: (n, d) vectors of the medical encoder; need not be normalised.
         gen: (n, e) vectors of the general encoder, in the same order.
         thresholds: limits of both cosines.
-        device: auto (GPU if available), cpu or cuda; the pairs are the same.
+        device: auto (GPU if available), cpu or cuda; all find the same pairs.
     """
 
     def __init__(self, med: np.ndarray, gen: np.ndarray, thresholds: Thresholds, device: str = "auto") -> None:
@@ -240,7 +240,7 @@ class PairSearch:
             ]
             i, j, med, gen = (torch.cat(parts) for parts in zip(*tiles, strict=True))
 
-            order = i.argsort(stable=True)  # stable, since tiles are in order of j
+            order = i.argsort(stable=True)  # tiles are in order of j, which a stable sort preserves
             yield self._meeting_thresholds(i[order], j[order], med[order], gen[order])
 
     def all_pairs(self) -> Iterator[pd.DataFrame]:
@@ -248,7 +248,7 @@ class PairSearch:
         return self.pairs_of_rows(0, self.n)
 
     def filter_pairs(self, i: np.ndarray, j: np.ndarray) -> pd.DataFrame:
-        """Return the listed pairs that meet the thresholds, by the same rule as the full search.
+        """Return the given pairs that meet the thresholds, by the rules of the full search.
 
         Args:
             i: (m,) row numbers.
@@ -267,8 +267,8 @@ class PairSearch:
         width = columns.stop - columns.start
         positions = self.med.candidates(rows, columns)
 
-        # The cheap bound first, then one encoder's cosines, then the other's: most pairs drop out
-        # early.
+        # First the cheap bound, then the cosines of one encoder, then those of the other: most
+        # pairs are ruled out early.
         cosines: list[torch.Tensor] = []
         for vectors in (self.med, self.gen):
             i, j = positions // width + rows.start, positions % width + columns.start
@@ -283,7 +283,9 @@ class PairSearch:
     def _meeting_thresholds(
         self, i: torch.Tensor, j: torch.Tensor, med: torch.Tensor, gen: torch.Tensor
     ) -> pd.DataFrame:
-        """Return the listed pairs, given their float32 cosines, that meet the thresholds."""
+        """Return those of the given pairs that meet the thresholds.
+
+        `med` and `gen` are their float32 cosines."""
         med, gen = self.med.resolve_ties(med, i, j), self.gen.resolve_ties(gen, i, j)
         met = (med >= self.med.low) & (med <= self.med.high) & (gen >= self.gen.low) & (gen <= self.gen.high)
         columns = zip(("i", "j", *SIMILARITY_COLUMNS), (i, j, med, gen), strict=True)
@@ -293,9 +295,11 @@ class PairSearch:
 # Samples, for thresholds with too many matches to list (easy, reversed)
 
 PAIRS_PER_DRAW = 2**18
-"""Random pairs per iteration."""
+"""Number of random pairs per iteration."""
 MAX_DRAWN_PAIRS = 2**23
-"""After this many draws matches are evidently rare, and all pairs are searched."""
+"""Maximum number of random pairs. If too few of them match, matches are rare, and all pairs are
+searched.
+"""
 
 
 def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> pd.DataFrame:
@@ -309,7 +313,7 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> pd.DataFrame:
         seed: random seed.
 
     Returns:
-        `count` pairs in (i, j) order, or all if there are fewer.
+        `count` pairs in (i, j) order, or all matching pairs if there are fewer.
     """
     rng = np.random.default_rng(seed)
     n = search.n
@@ -325,7 +329,7 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> pd.DataFrame:
             pd.concat([sample, search.filter_pairs(draws[:, 0], draws[:, 1])]).drop_duplicates(["i", "j"]).head(count)
         )
 
-    if len(sample) < count:  # the `count` smallest random keys of all matches are a uniform sample
+    if len(sample) < count:  # the matches with the `count` smallest random keys are a uniform sample
         sample = empty.assign(key=0.0)
         for matches in search.all_pairs():
             sample = pd.concat([sample, matches.assign(key=rng.random(len(matches)))]).nsmallest(count, "key")

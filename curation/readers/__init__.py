@@ -1,4 +1,4 @@
-"""Readers of labelled images:
+"""Readers of labelled images.
 
-DICOM, NIfTI, COCO, Pascal VOC, YOLO, masks, tables, class folders.
+Formats: DICOM, NIfTI, COCO, Pascal VOC, YOLO, masks, tables, class folders.
 """

@@ -2,8 +2,8 @@
 
 A broken file is skipped (`Skipped`). An entry that contradicts its image, its class list or itself
 (`Contradiction`) casts doubt on the whole dataset: whatever shifted its class number or box
-probably shifted others too, where nothing shows it. One such entry therefore refuses the whole
-dataset (`refuse_contradictions`).
+probably shifted others too, where nothing shows it. One such entry is therefore enough to refuse
+the whole dataset (`refuse_contradictions`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dataset_builders.errors import BadInput, Problems
 BoxXYWH = tuple[float, float, float, float]
 """(x, y, width, height) in pixels."""
 EDGE_PX, EDGE_SHARE, AREA_SHARE = 2, 0.05, 0.25
-"""Tolerances between a stated box or area and the mask's own: programs round, count pixels or
-corners, and approximate outlines by polygons.
+"""Tolerances between a stated box or area and the mask's own: annotation tools round, differ on
+whether a box includes its last pixel, and approximate outlines by polygons.
 """
 
 
@@ -63,15 +63,14 @@ def skip_from_error(dataset: str, subject: str, error: Skipped) -> Skip:
 
 
 def refuse_contradictions(skips: Iterable[Skip]) -> None:
-    """Raise BadInput if any entry contradicts its dataset; the message lists a bounded number of
-    them.
-    """
+    """Raise BadInput if any entry contradicts its dataset; the message lists the first ones."""
     problems = Problems()
     for skip in skips:
         if skip.is_contradiction:
             problems.add(f"dataset {skip.dataset}", skip.subject, skip.reason)
     problems.check(
-        "An error in one entry may affect all of them: correct the files. Once you have checked them, "
+        "An error in one entry may affect all of them: correct the files. Once you have checked "
+        "them, "
         "--skip-contradictions omits these entries and uses the others."
     )
 
@@ -121,7 +120,8 @@ def read_class_names(
 
     if not lists:
         raise NoClassNames(f"{location}: has no class names ({expected_form}). {remedy}")
-    # A longer list counts as different, too: either may be the one that the annotations used.
+    # A list that merely has more classes counts as different, too: the annotations may refer to
+    # either list.
     if len({frozenset((number, name.casefold()) for number, name in names.items()) for names in lists.values()}) > 1:
         raise BadInput(f"{location}: {', '.join(map(str, lists))} number the classes differently. {remedy}")
     return next(iter(lists.values())), tuple(lists)
@@ -159,23 +159,22 @@ def parse_box(values: Any, shape: tuple[int, ...]) -> BoxXYWH:
 
 
 def check_size(height: float | None, width: float | None, shape: tuple[int, int]) -> None:
-    """Raise Contradiction if an annotation states another image size; 0 and None state nothing."""
+    """Raise Contradiction if an annotation states another image size; 0 and None mean unstated."""
     if any(stated and stated != side for stated, side in zip((height, width), shape, strict=True)):
         raise Contradiction(size_mismatch("its annotation", (int(height or 0), int(width or 0)), shape))
 
 
 def size_mismatch(subject: str, shape: tuple[int, ...], image_shape: tuple[int, ...]) -> str:
     """Return the reason for a size that differs from the image's; shapes are (height, width)."""
-    return (
-        f"{subject} has another size than its image ({shape[1]} x {shape[0]} and {image_shape[1]} x {image_shape[0]})"
-    )
+    return f"{subject} differs in size from its image ({shape[1]} x {shape[0]} and {image_shape[1]} x {image_shape[0]})"
 
 
 def check_mask(mask: np.ndarray, segmentation: Any, bbox: Sequence[float] | None, area: float | None) -> None:
-    """Check an entry's own bbox and area against its mask; 0 and None state nothing.
+    """Check an entry's own bbox and area against its mask; 0 and None mean unstated.
 
     A mismatch usually means that the mask is inverted, stored row by row, or has x and y swapped;
-    wrong boxes are rarer. For polygons the corners count: the tip of a thin one fills no pixel.
+    wrong boxes are rarer. The extent of a polygon is that of its corners, since the tip of a thin
+    polygon covers no pixel.
 
     Args:
         mask: (height, width) bool.

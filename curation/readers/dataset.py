@@ -1,6 +1,4 @@
-"""One labelled dataset of sources.yaml: its files, its reader, and what applies to all of its
-images.
-"""
+"""One labelled dataset of sources.yaml: its files, its reader, and what all its images share."""
 
 from __future__ import annotations
 
@@ -95,8 +93,8 @@ class SourceDataset(StrictModel):
     volumes).
     """
     classes: dict[int, str] | tuple[str, ...] = {}
-    """Mask value or YOLO class number -> raw label, if the files do not define it. As a list: the
-    classes after `<image>_` in mask names, where these have several words.
+    """Mask value or YOLO class number -> raw label, if the files do not define it. A list instead
+    names the classes that follow `<image>_` in mask names, for class names of several words.
     """
     image: str | None = None
     """Pattern of image paths below `path` (readers masks and nifti): `{case}` is what an image and
@@ -169,7 +167,7 @@ class SourceDataset(StrictModel):
         if self.reader == "wide" and not self.columns.labels:
             raise ValueError("reader wide needs `columns.labels`: the columns of 1, 0, -1 and blanks")
         if self.together and self.reader not in ("nifti", "dicom"):
-            raise ValueError(f"reader {self.reader} reads no volumes, so it takes no `together`")
+            raise ValueError(f"`together` is for volumes, which reader {self.reader} does not read")
         if self.listed_classes and self.reader != "masks" and "{class}" not in (self.label or ""):
             raise ValueError(f"reader {self.reader} needs `classes` as number: name")
         return self
@@ -186,8 +184,9 @@ class SourceDataset(StrictModel):
         """
         if pattern is None:
             return strip_suffix(path), ""
-        # With listed classes, the case is lazy so that the longest class matches; else it is
-        # greedy.
+        # If the classes are listed, the case is matched lazily, so that the longest class name wins
+        # (`left_lung`, not `lung`). Otherwise it is matched greedily: only the last word is the
+        # class.
 
         label = "|".join(map(re.escape, self.listed_classes)) or "[^/]+"
         case = "(?P<case>.+?)" if self.listed_classes else "(?P<case>.+)"
@@ -210,7 +209,7 @@ class SourceDataset(StrictModel):
 
     @property
     def is_drawn_on(self) -> bool:
-        """Return True if its annotations have pixel coordinates, which count stored pixels."""
+        """Return True if its annotations are in coordinates of the pixels as stored."""
         return self.columns.box is not None or self.reader in ("coco", "voc", "yolo", "masks")
 
     @cached_property

@@ -48,11 +48,13 @@ ANNOTATION_MODALITIES = ("SEG", "RTSTRUCT")
 
 
 def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """List a unit per SEG and RTSTRUCT (with the slices that it references) and per labelled
-    picture.
+    """Yield a unit for each SEG, each RTSTRUCT and each labelled picture of a folder.
 
-    A table names pictures by SOP instance UID, or by file as other tables do. Files that share a
-    SOP instance UID are ambiguous for anything that references them, so none of them is used.
+    The unit of a SEG or RTSTRUCT includes the slices that it references.
+
+    A table names pictures either by SOP instance UID or, like the tables of other readers, by file
+    name. Files that share a SOP instance UID are ambiguous for anything that references them, so
+    none of them is used.
     """
     files = DatasetFiles(dataset)
 
@@ -144,6 +146,7 @@ def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDa
         raise Skipped("its referenced slices differ in size")
     for image in slices:
         refuse_burned_in(image)
+    # SEG and RTSTRUCT reference slices in any order, but a volume needs them in order of position.
     slices.sort(key=_slice_position)
     masks = _segmentation_masks(path, slices) if data.Modality == "SEG" else _structure_masks(data, slices, unit)
 
@@ -175,9 +178,7 @@ def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDa
 
 
 def _slice_position(data: Any) -> tuple[float, int]:
-    """Return the sort key of a slice: position in mm along the plane's normal, then instance
-    number.
-    """
+    """Return the sort key of a slice: position along the normal in mm, then instance number."""
     position, orientation = data.get("ImagePositionPatient"), data.get("ImageOrientationPatient")
 
     number = int(data.get("InstanceNumber", 0) or 0)
@@ -204,7 +205,8 @@ def _segmentation_masks(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
         segmentation = highdicom.seg.segread(path)
         if (segmentation.Rows, segmentation.Columns) != (slices[0].Rows, slices[0].Columns):
             raise Skipped(
-                f"its mask and its image differ in size ({segmentation.Columns} x {segmentation.Rows} and "
+                f"its mask and its image differ in size ({segmentation.Columns} x "
+                f"{segmentation.Rows} and "
                 f"{slices[0].Columns} x {slices[0].Rows})"
             )
 
@@ -278,7 +280,9 @@ PLANE_ATTRIBUTES = (
     ("PlaneOrientationSequence", "ImageOrientationPatient", 0.01),
     ("PixelMeasuresSequence", "PixelSpacing", 0.01),
 )
-"""Sequence of a frame, attribute that its image also has, and tolerance (mm, or a cosine)."""
+"""Functional group of a SEG frame, the attribute in it that must equal the image's, and the
+tolerance (in mm; for the orientation, in direction cosines).
+"""
 
 
 def _structure_masks(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.ndarray]:
@@ -385,11 +389,10 @@ enclosing one: contours run through pixels.
 
 
 def _patient_to_pixel(data: Any) -> Any:
-    """Return highdicom's transformer from patient coordinates (mm) to (column, row, plane
-    distance).
+    """Return the transformer from patient coordinates (mm) to (column, row, plane distance).
 
-    Coordinates count from the corner of the first pixel. Raises Skipped without a position in
-    space.
+    Coordinates count from the corner of the first pixel. Raises Skipped if the images have no
+    position in space.
     """
     from highdicom.spatial import ReferenceToImageTransformer
 

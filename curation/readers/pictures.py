@@ -1,8 +1,8 @@
 """Output of the readers: pictures with labels, and what was skipped.
 
-A reader of 2D images only yields what a source annotates (`Annotation`); `images/pairing.py` alone
-decides which image that is. A target is a raw label with its geometry: none (a class of the whole
-image), a box, or a mask.
+A reader of 2D images only yields what a source annotates (`Annotation`); only `images/pairing.py`
+decides which image an annotation belongs to. A target is a raw label with its geometry: none (a
+class of the whole image), a box, or a mask.
 
 See also: the registry of readers (`registry.py`).
 """
@@ -62,7 +62,7 @@ class Picture:
     """(height, width, 3) uint8"""
     targets: list[PictureLabel]
     also: list[PictureLabel] = field(default_factory=list)
-    """Further labels on it that are not asked about here."""
+    """Further labels on the picture that no question asks about."""
     unsure: set[str] = field(default_factory=set)
     """Raw labels whose presence is unknown; never offered as wrong options."""
     patient: str | None = None
@@ -89,7 +89,7 @@ class Unit:
     load: Callable[[Unit], list[Picture]]
     """Loads the pictures; raises Skipped."""
     skips: list[str] = field(default_factory=list)
-    """Reasons for parts that `load` skipped while using the rest."""
+    """Why `load` skipped parts of the unit while using the rest."""
 
 
 Targets = Callable[[tuple[int, int]], list[PictureLabel]]
@@ -114,7 +114,9 @@ class Annotation:
 
 
 def unusable_targets(reason: str | Skipped) -> Targets:
-    """Return `targets` that raise Skipped, for an unusable annotation that occupies its name."""
+    """Return a `Targets` function that raises Skipped, for an unusable annotation.
+
+    Such an annotation still takes part in the pairing, so that no other one gets its image."""
 
     def targets(shape: tuple[int, int]) -> list[PictureLabel]:
         raise Skipped(reason) if isinstance(reason, str) else reason
@@ -268,9 +270,7 @@ def is_exif_rotated(data: bytes) -> bool:
 
 
 def is_dicom(path: Path) -> bool:
-    """Return True if a file is DICOM by its preamble, or by its suffix (old files have no
-    preamble).
-    """
+    """Return True if a file has a DICOM preamble or suffix (old files have no preamble)."""
     try:
         with path.open("rb") as file:
             return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM_SUFFIXES
@@ -279,8 +279,6 @@ def is_dicom(path: Path) -> bool:
 
 
 def patient_from_name(path: str, dataset: SourceDataset) -> str | None:
-    """Return the patient from a path, by the dataset's pattern or the table that `deidentify`
-    wrote.
-    """
+    """Return the patient of an image path, by the dataset's pattern or `deidentify`'s table."""
     match = re.search(dataset.patient, path) if dataset.patient else None
     return match.group(1) if match else dataset.groups.get(path)

@@ -1,7 +1,8 @@
 """Render scanner values as 8-bit pictures.
 
-CT uses windows, values without a physical scale use percentiles. DICOM files are rendered as a
-viewer shows them: rescale, VOI LUT or window, MONOCHROME1, orientation, square pixels.
+CT values are mapped by a window in HU, values without a physical scale by percentiles. DICOM files
+are rendered as a viewer shows them: rescale, VOI LUT or window, MONOCHROME1, orientation, square
+pixels.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ DICOM_MODALITY_NAMES = {
     "CR": "X-ray", "DX": "X-ray", "RG": "X-ray", "CT": "CT", "MR": "MRI", "MG": "Mammography", "US": "UltraSound", "XA": "Angiography",
     "PT": "PET", "NM": "Nuclear Medicine", "OP": "Fundus Photography", "OPT": "OCT", "ES": "Endoscopy", "SM": "Histopathology",
 }  # fmt: skip
-"""DICOM Modality -> name used in questions, spelled as in the official lexical tree if it is there.
+"""DICOM Modality -> name used in questions, in the spelling of the official lexical tree where it
+has the name.
 """
 
 
@@ -72,7 +74,7 @@ def display_window(label: str, configured: WindowName | tuple[float, float] | No
     """Return the CT window for a label.
 
     Args:
-        label: raw label; its window is in `terms.csv`.
+        label: raw label, for which `terms.csv` gives the window.
         configured: the dataset's own window, which takes precedence.
 
     Returns:
@@ -89,7 +91,7 @@ def resize_plane(
     width: int,
     resampling: Image.Resampling = Image.Resampling.BILINEAR,
 ) -> np.ndarray:
-    """Resize a picture, or a bool mask (always nearest neighbour), to (height, width)."""
+    """Resize a picture or a bool mask to (height, width); masks always by nearest neighbour."""
     if plane.shape[:2] == (height, width):
         return plane
     return np.asarray(
@@ -98,7 +100,7 @@ def resize_plane(
 
 
 def resample_square(plane: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
-    """Resample a plane to square pixels of the finer spacing.
+    """Resample a plane to square pixels, whose side is the smaller of the two spacings.
 
     Args:
         plane: (height, width) picture or mask.
@@ -135,8 +137,9 @@ def encode_mask(mask: np.ndarray) -> dict[str, Any]:
 def skip_on_error(reason: str) -> Iterator[None]:
     """Raise Skipped with this reason if a library raises inside the block.
 
-    On damaged files libraries raise many types; pydicom also raises when a value is accessed.
-    Warnings are silenced: old files cause many, and what matters is counted here.
+    Libraries raise errors of many types for damaged files, and pydicom does so even when a value is
+    accessed. Warnings are silenced: old files cause many, and the readers themselves count what
+    they skip or ignore.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -214,7 +217,8 @@ def _repair_header(data: Any) -> list[str]:
         if name in data and not (numbers.size == count and is_valid(numbers)):
             repaired.append(name)
             setattr(data, name, default)
-    # INVERSE and MONOCHROME1 imply each other: from here on only PhotometricInterpretation counts.
+    # INVERSE means the same as MONOCHROME1: the rest of the code only checks
+    # PhotometricInterpretation.
 
     if data.get("PresentationLUTShape") == "INVERSE":
         data.PhotometricInterpretation = "MONOCHROME1"
@@ -222,7 +226,7 @@ def _repair_header(data: Any) -> list[str]:
 
 
 def _element_numbers(data: Any, name: str) -> list[float]:
-    """Return the finite numbers of an attribute; [] if absent, blank or anything else."""
+    """Return the numbers of an attribute; [] if it is absent, blank or not all finite numbers."""
     try:
         numbers = np.atleast_1d(np.asarray(data.get(name), np.float64))  # None becomes NaN
     except (TypeError, ValueError):
@@ -265,7 +269,8 @@ def read_frame(path: Path, dataset: SourceDataset, ignored: list[str]) -> tuple[
 
         orientation = data.get("ImageOrientationPatient")
 
-        # Boxes and masks count stored pixels, so pictures with such annotations stay as stored.
+        # Boxes and masks refer to stored pixels, so pictures with such annotations are not
+        # reoriented.
         if not dataset.is_drawn_on:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
             grey = resample_square(grey, (float(spacing[0]), float(spacing[1])))
@@ -283,19 +288,22 @@ def refuse_burned_in(data: Any) -> None:
 
 
 def render_frame(data: Any, window: tuple[float, float] | None, ignored: list[str]) -> np.ndarray:
-    """Render a single-frame dataset in stored orientation: the only route from DICOM to grey
-    values.
+    """Render a single-frame dataset in its stored orientation.
+
+    All conversion from DICOM to grey values happens here, so that every reader gets the same
+    picture.
 
     Args:
         data: from `read_dicom_header`.
-        window: (centre, width); None: the file's VOI, else soft tissue for CT, else percentiles.
+        window: (centre, width); None: the file's own VOI LUT or window; without one, soft tissue
+            for CT and percentiles otherwise.
         ignored: collects a message per ignored attribute of the VOI.
 
     Returns:
-        (height, width) uint8 with white as high, or (height, width, 3) for colour.
+        (height, width) uint8 in which white is 255, or (height, width, 3) for colour.
 
     Raises:
-        Skipped: no single frame that can be decoded.
+        Skipped: the file does not have exactly one frame, or it cannot be decoded.
     """
     from pydicom.pixels import apply_modality_lut
 
@@ -322,8 +330,9 @@ def render_frame(data: Any, window: tuple[float, float] | None, ignored: list[st
 def _stored_values(data: Any, ignored: list[str]) -> np.ndarray:
     """Return the stored values; RGB for colours.
 
-    Unused bits (overlays) are cleared, and values whose high bit lies above `BitsStored` are
-    shifted down, unless they are in the low bits despite the header.
+    Unused bits (overlays) are cleared. If the header says that the values are not in the low bits
+    (HighBit), they are shifted down, unless the pixels show that they are in the low bits after
+    all.
     """
     from pydicom.pixels import pixel_array
 
@@ -332,7 +341,8 @@ def _stored_values(data: Any, ignored: list[str]) -> np.ndarray:
         array: np.ndarray = pixel_array(data)
         return array
 
-    # pydicom clears the bits above BitsStored, so it is widened up to the high bit while decoding.
+    # pydicom clears the bits above BitsStored, so BitsStored includes all bits up to HighBit while
+    # decoding.
     bits_stored, data.BitsStored = data.BitsStored, data.HighBit + 1
     array = pixel_array(data)
     data.BitsStored, data.HighBit = bits_stored, bits_stored - 1
@@ -345,7 +355,7 @@ def _stored_values(data: Any, ignored: list[str]) -> np.ndarray:
 def _apply_voi(values: np.ndarray, data: Any, ignored: list[str]) -> np.ndarray:
     """Map values to uint8 by the file's VOI LUT, else by its first window that shows any contrast.
 
-    Without either, CT gets a soft tissue window and everything else percentiles.
+    If it has neither, a soft tissue window is used for CT, and percentiles for everything else.
     """
     from pydicom.pixels import apply_voi
 
@@ -388,12 +398,14 @@ PLANE_AXCODES = {"sagittal": "RIP", "coronal": "AIL", "axial": "SPL"}
 
 
 def orient_upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
-    """Flip and rotate a plane to radiological view; an oblique plane counts as the nearest of the
-    three.
+    """Flip and rotate a plane to radiological view.
+
+    An oblique plane is treated as the nearest of axial, coronal and sagittal.
 
     Args:
         picture: (height, width, ...).
-        orientation: ImageOrientationPatient: direction of a row, then of a column, in LPS.
+        orientation: ImageOrientationPatient: directions of the rows and the columns in LPS
+            coordinates.
 
     Returns:
         The reoriented picture.
@@ -413,7 +425,7 @@ def orient_upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
 
 
 def orientation_transform(view: str, affine: np.ndarray) -> np.ndarray:
-    """Return nibabel's orientation transform from an affine to axis codes."""
+    """Return nibabel's orientation transform from the axes of an affine to these axis codes."""
     from nibabel import orientations as untyped
 
     orientations: Any = untyped

@@ -1,7 +1,7 @@
 """Registry of readers: turn the files of each format into units that are loaded one at a time.
 
-A reader of annotated images yields annotations, which are paired with images here; a reader with
-its own containers (DICOM, TSV) yields units. A unit's `load` returns its pictures or raises
+A reader of annotated images yields annotations, which are paired with images here; a reader of
+container formats (DICOM, TSV) yields units itself. A unit's `load` returns its pictures or raises
 `Skipped`.
 """
 
@@ -47,7 +47,7 @@ UNIT_READERS: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {
     "dicom": dicom_units,
     "tsv": tsv_units,
 }
-"""Reader with its own containers -> function that yields units and skipped files."""
+"""Reader of a container format -> function that yields units and skipped files."""
 
 
 NON_PICTURE_SUFFIXES = {
@@ -65,7 +65,9 @@ NON_PICTURE_SUFFIXES = {
     ".html",
     ".names",
 }
-"""Suffixes of files that are expected beside pictures; any other file may be a mistaken picture."""
+"""Suffixes of files that are expected beside pictures; any other file is reported as "not a
+picture".
+"""
 
 
 def pair_dataset(

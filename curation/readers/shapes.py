@@ -1,6 +1,7 @@
 """Readers of boxes and masks on 2D images: COCO, Pascal VOC, YOLO, mask images.
 
-Each yields annotations and the image name that the source states; `pictures.py` pairs them.
+Each yields annotations with the image name that the source states; `pictures.py` pairs them with
+images.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from dataset_builders.source_files import read_json, read_text, read_yaml
 # COCO
 
 CocoId = StrictInt | StrictStr
-"""Strict: 1 is not "1"."""
+"""Id in a COCO file. Types are strict: 1 and "1" are different ids."""
 
 
 class CocoImage(BaseModel):
@@ -139,7 +140,7 @@ def _coco_targets(
     names: dict[int | str, str],
     shape: tuple[int, int],
 ) -> list[PictureLabel]:
-    """Return the targets of a COCO image, each checked against the image and its own entry."""
+    """Return the targets of a COCO image, checked against the image and for contradictions."""
     check_size(image.height, image.width, shape)
     targets = []
     for annotation in annotations:
@@ -148,7 +149,7 @@ def _coco_targets(
         label = names[annotation.category_id]
 
         if len(annotation.bbox or ()) not in (0, 4):
-            raise Skipped("a box is no four numbers")
+            raise Skipped("a box is not four numbers")
         if annotation.segmentation:
             mask = decode_segmentation(annotation.segmentation, shape)
             check_mask(mask, annotation.segmentation, annotation.bbox, annotation.area)
@@ -231,13 +232,14 @@ def fill_polygons(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.
 def read_voc(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read Pascal VOC XMLs; each belongs to the image of the same path.
 
-    An XML whose `filename` is another image of the set is refused. Raises BadInput if there is
-    none.
+    An XML whose `filename` is another image of the dataset is refused. Raises BadInput if there are
+    no XMLs.
     """
     xml_paths = [path for path in files.annotation_files if path.suffix.lower() == ".xml"]
     if not xml_paths:
         raise BadInput(
-            f"dataset {dataset.name}: no .xml files below {files.annotation_root}. Set `annotations` to the folder with the XMLs."
+            f"dataset {dataset.name}: no .xml files below {files.annotation_root}. Set "
+            "`annotations` to the folder with the XMLs."
         )
 
     images = {_stem(path.name) for path in files.pictures}
@@ -284,20 +286,22 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
 # YOLO
 
 CLASS_LIST_PATTERNS = ("classes.txt", "*.names", "*.labels", "*.yaml", "*.yml", "notes.json")
-"""Class lists: text (the line is the number), YAML with `names`, or Label Studio's JSON."""
+"""Class lists: a text file (line number = class number), YAML with `names`, or Label Studio's
+JSON.
+"""
 
 
 def is_class_list(path: Path) -> bool:
-    """Return True if a file name matches a YOLO class list."""
+    """Return True if a file is named like a YOLO class list."""
     return any(fnmatch(path.name.lower(), pattern) for pattern in CLASS_LIST_PATTERNS)
 
 
 def read_yolo(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read YOLO text files: one line per target, relative to the image size.
 
-    A line has the class and either centre and size of a box, or the corners of a polygon. Class
-    lists are searched for among the files and up to two folders above (data.yaml is above
-    `train/labels`).
+    A line consists of the class number and either the centre and size of a box, or the corners of a
+    polygon. Class lists are searched for among the files and up to two folders above them
+    (data.yaml is two folders above `train/labels`).
 
     Raises:
         BadInput: see `read_class_names`.
@@ -361,7 +365,8 @@ def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -
 def _yolo_target(label: float, fractions: list[float], classes: dict[int, str], shape: tuple[int, int]) -> PictureLabel:
     height, width = shape
 
-    # A float such as 1.5 is in no class list, so it is refused here as well.
+    # A number that is not whole, such as 1.5, is not in any class list, so this check refuses it as
+    # well.
     if label not in classes:
         raise Contradiction(f"a class has no name (class {label:g})")
     name = classes[int(label)]
@@ -381,15 +386,16 @@ def _yolo_target(label: float, fractions: list[float], classes: dict[int, str], 
 # Masks
 
 MASK_SUFFIX = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
-"""Words that programs append to an image's name for its mask."""
+"""Words that annotation tools append to an image's name to name its mask."""
 
 
 def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read mask images.
 
-    With the pattern `label`, names follow it. With a dict `classes`, each image has one indexed
-    mask of its own path (a word like `_mask` may follow). With a list `classes`, masks are called
-    `<image>_<class>`. Otherwise there is one mask per class, in a folder named like the class.
+    The layout depends on sources.yaml. With the pattern `label`, mask names follow that pattern. If
+    `classes` is a dict, each image has one indexed mask of the same path (a word like `_mask` may
+    follow). If `classes` is a list, masks are named `<image>_<class>`. Otherwise there is one mask
+    per class, in a folder named like the class.
 
     Raises:
         NoClassNames: masks are named like images, and `classes` does not define their values.
@@ -416,8 +422,10 @@ def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotati
         labels_and_images = [(name.partition("/")[0], name.partition("/")[2]) for name in names]
         if have_common_path(bare_names, images) or not any(image for _, image in labels_and_images):
             raise NoClassNames(
-                f"dataset {dataset.name}: its masks are not in class folders. Give `classes: {{1: name, ...}}` with the meaning of "
-                "their values, or a list of the classes at the end of their names."
+                f"dataset {dataset.name}: its masks are not in class folders. Give `classes: {{1: "
+                "name, ...}` if their "
+                "values are class numbers, or a list of class names if their file names end in "
+                "these."
             )
 
     masks_by_image: dict[str, list[tuple[str, Path]]] = defaultdict(list)
@@ -434,7 +442,7 @@ def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotati
 
 
 def _split_class(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
-    """Split a mask's name into (class, image), by the longest class at its end.
+    """Split a mask's name into (class, image), by the longest class name at its end.
 
     `P1/7_left lung` -> ("left lung", "P1/7"); without a match: ("", name).
     """
@@ -456,10 +464,11 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
         try:
             with Image.open(path) as image:
                 image.load()
-                if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # a phone's previews
+                if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # phones store previews as MPO pages
                     raise Skipped("its mask has several pages: save each page as a file")
 
-                # Lossy compression blurs class numbers, so only single-class masks survive it.
+                # Lossy compression blurs class numbers, so it is acceptable for single-class masks
+                # only.
                 is_lossy = image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg"
                 is_lossy |= image.format == "WEBP" and b"VP8L" not in path.read_bytes()[:64]
                 values = _binary_mask(image, is_lossy) if label else _class_values(image, is_lossy, classes)
@@ -486,9 +495,7 @@ def _binary_mask(image: Image.Image, is_lossy: bool) -> np.ndarray:
 
 
 def _class_values(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
-    """Return the class numbers of an indexed mask, (height, width): greys, or indices of a colour
-    palette.
-    """
+    """Return the class numbers of an indexed mask (greys or palette indices) as (height, width)."""
     if is_lossy:
         raise Contradiction("an indexed mask has lossy compression, which blurs class numbers: save it as PNG")
     if image.mode in ("1", "L", "I", "I;16"):
@@ -507,7 +514,7 @@ def _class_values(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -
 def _grey_values(image: Image.Image) -> tuple[np.ndarray, int]:
     """Return (8-bit grey values, 255); a single colour on black counts as white.
 
-    Raises Skipped for several colours, and for transparency.
+    Raises Skipped if the mask has several colours or transparent pixels.
     """
     colours = np.asarray(image.convert("RGBA"))
     if (colours[..., 3] < 255).any():

@@ -1,6 +1,6 @@
-"""Readers without one annotation file per image: class folders, tables, VLMEvalKit TSVs.
+"""Readers for class folders, tables and VLMEvalKit TSVs.
 
-A table has one row per image, one column per label, or one box per row.
+A table has one row per image, one column per label, or one row per box.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def _class_targets(labels: list[str], shape: tuple[int, int]) -> list[PictureLab
 
 
 def read_table_rows(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
-    """Read a table with one or several labels, or a box, per row; rows of the same image are
-    combined.
-    """
+    """Read a table whose rows have labels or a box; rows of the same image are combined."""
     sides = dataset.columns.box or ()
     for name, rows in group_rows_by_image(dataset, [dataset.columns.label, *sides]).items():
         labels = list(
@@ -77,8 +75,8 @@ def _box_targets(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> 
 def read_label_columns(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read a table with one column per label.
 
-    1 is present, 0 absent, -1 uncertain, blank not stated (absent if the dataset is exhaustive). A
-    label that is neither present nor absent is never offered as a wrong option for the image.
+    1 means present, 0 absent, -1 uncertain, blank not stated (absent if the dataset is exhaustive).
+    A label that is neither present nor absent is never offered as a wrong option for the image.
     """
     labels = dataset.columns.labels
     unsure = UNSURE_CELLS - {""} if dataset.exhaustive else UNSURE_CELLS
@@ -113,7 +111,7 @@ def group_rows_by_image(dataset: SourceDataset, label_columns: list[str]) -> dic
 
     Args:
         dataset: a dataset whose annotations are a table.
-        label_columns: required columns beside those of the image and the patient.
+        label_columns: required columns, in addition to those of the image and the patient.
 
     Returns:
         Image name -> its rows, as column -> text.
@@ -175,10 +173,10 @@ TAG_COLUMNS = {
 
 
 def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """List one unit per question of a TSV in VLMEvalKit's layout; the correct options are labels.
+    """List a unit per question of a TSV in VLMEvalKit's layout; correct options become labels.
 
-    Questions need an answer and an image of their own. Overlays are already in the images, so every
-    question keeps its granularity.
+    Questions without an answer or without an image of their own are skipped. Overlays are already
+    drawn into the images, so every question keeps its granularity.
 
     Raises:
         BadInput: no TSV, or one without the required columns.

@@ -1,9 +1,9 @@
 """Choose slices of volumes with masks, and read NIfTI.
 
-At most k slices per label become pictures: those with the largest target (SA-Med2D-20M takes all
-three axes; here one plane, in radiological view). Slices that one question shows together are
-spread out instead, since neighbours are nearly identical. Picture and mask go through the same
-steps.
+At most `slices` slices per label become pictures: those on which the label's area is largest. Only
+one plane is used, in radiological view (SA-Med2D-20M uses all three). Slices that one question
+shows together are evenly spaced instead, since neighbours are nearly identical. Picture and mask go
+through the same steps.
 
 See also: DICOM series (`dicom.py`), the registry of readers (`registry.py`).
 """
@@ -52,7 +52,9 @@ class LabelledVolume:
 
     key: str
     slices: Callable[[int, tuple[float, float] | None], np.ndarray]
-    """(Slice index, window) -> grey (height, width) or RGB uint8."""
+    """Renders a slice, given its index and window: uint8, (height, width) grey or (height, width,
+    3) RGB.
+    """
     masks: dict[str, np.ndarray]
     spacing: tuple[float, float]
     """(row, column) spacing in mm."""
@@ -72,7 +74,7 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
 
     Args:
         volume: the volume.
-        dataset: its dataset, for the number of slices, the smallest area, and the window.
+        dataset: its dataset, which sets the number of slices, the minimum area and the window.
         unit: records labels that are too small on every slice.
 
     Returns:
@@ -138,7 +140,8 @@ def largest_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> li
 def spaced_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> list[int]:
     """Return evenly spaced indices among the slices that show a label.
 
-    The step is n / max_slices, but at least 2, and the margins at both ends are equal.
+    The step between them is n / max_slices for n such slices, but at least 2; the margins at both
+    ends are equal.
 
     Args:
         areas: (n_slices,) area in pixels.
@@ -162,8 +165,7 @@ def spaced_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> lis
 def read_nifti(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read label volumes; each belongs to the image volume of the same path, or of the same case.
 
-    Both are reoriented by nibabel to radiological view. Raises BadInput as `read_volume_classes`
-    does.
+    nibabel reorients both to radiological view. Raises BadInput as `read_volume_classes` does.
     """
     label_volumes: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for path in filter(is_volume, files.annotation_files):
@@ -182,9 +184,7 @@ def read_nifti(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotati
 
 
 def strip_channel_suffixes(images: Iterable[str], labels: Iterable[str]) -> list[str]:
-    """Return image names as the label files call them: without nnU-Net's `_0000` for the first
-    channel.
-    """
+    """Return image names as label files have them: without nnU-Net's `_0000` (first channel)."""
     label_names = {split_path(label)[-1:] for label in labels}
     return [
         name if split_path(name)[-1:] in label_names else name.removesuffix("_0000")
@@ -195,7 +195,7 @@ def strip_channel_suffixes(images: Iterable[str], labels: Iterable[str]) -> list
 def read_volume_classes(dataset: SourceDataset) -> ClassNames:
     """Return value -> label from a dataset's dataset.json files.
 
-    Raises as `read_class_names` does.
+    Raises the same errors as `read_class_names`.
     """
     roots = [root for root in (dataset.path, dataset.annotations) if root is not None]
     files = {folder / "dataset.json" for root in roots for folder in (root, root.parent)}
@@ -209,7 +209,7 @@ def read_volume_classes(dataset: SourceDataset) -> ClassNames:
 def _read_dataset_json(path: Path) -> list[tuple[int, Any]]:
     """Return (value, label) pairs of a dataset.json.
 
-    nnU-Net maps name -> value, the Medical Segmentation Decathlon value -> name.
+    nnU-Net maps names to values, the Medical Segmentation Decathlon maps values to names.
     """
     pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in read_json(path)["labels"].items()]
     return [(int(value), name) for value, name in pairs if int(value)]
@@ -222,11 +222,11 @@ def _load_volume(
 
     Args:
         classes: value -> label.
-        labels: class of each label volume; "" if its values are classes.
+        labels: class of each label volume; "" if the volume's values are class numbers.
         image: image volume.
         annotation: its label volumes.
         dataset: its dataset.
-        unit: the unit.
+        unit: collects the reasons for skipped labels.
     """
     volume, affine, spacing = _read_oriented(image, dataset.plane)
     if not np.isfinite(volume).any():
@@ -238,6 +238,8 @@ def _load_volume(
 
         if values.shape != volume.shape:
             raise Skipped(f"its label and its image differ in size ({values.shape} and {volume.shape})")
+        # Equal shapes do not suffice: a label volume that is flipped or shifted would mark the
+        # wrong side.
         if not np.allclose(affine, label_affine, atol=1e-2):
             raise Skipped("its label and its image have different affines")
 
@@ -264,8 +266,8 @@ def _load_volume(
 
 
 TEMPLATE_SCALE = 0.3
-"""Relative tolerance between the voxel sizes of sform and qform: a template's head is larger than a
-patient's.
+"""Relative tolerance between the voxel sizes of sform and qform: an sform into template space
+scales the head to that of the template.
 """
 
 
@@ -274,8 +276,8 @@ def open_volume(path: Path) -> Any:
 
     Raises:
         Skipped: not a complete NIfTI file.
-        Contradiction: sform and qform disagree. Programs differ in which one they use, so left and
-            right would depend on the program.
+        Contradiction: sform and qform disagree. Programs differ in which of the two they use, so
+            which side is left would depend on the program.
     """
     import nibabel as untyped
 

@@ -1,12 +1,12 @@
 """Blind baseline: how well a benchmark's questions can be answered without the images.
 
-A language model is asked the questions as text alone, with the harness's own prompt, reader and
-scores.
+A language model is sent the text of the questions, with the prompts, reader and scores of the
+evaluation harness.
 
-The two questions of a MediConfusion pair have the same text. A model that always answers the same
-text alike gets no pair, half of the questions and 100% confusion; one that answers at random gets
-a quarter of the pairs. More of either means that something other than the image gives answers
-away.
+The two questions of a MediConfusion pair have the same text. A model that always gives the same
+answer to the same text therefore gets no pair right, but half of the questions, and a confusion of
+100 %. One that answers at random gets a quarter of the pairs right. Higher scores mean that
+something other than the image gives answers away.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BlindModel:
 
     Attributes:
         scores: metric -> value, low, high (95%), n, n_cases, chance, verdict.
-        statuses: status of a response -> count; a question without an answer counts as wrong.
+        statuses: status -> number of responses; a question without an answer counts as wrong.
     """
 
     model: str
@@ -47,7 +47,7 @@ class BlindModel:
 
 @dataclass(frozen=True)
 class BlindAsking:
-    """A language model to ask without images, the journal of its replies, and how it is asked."""
+    """The language model of a blind baseline, the journal of its replies, and its settings."""
 
     model: Writer
     journal: Path
@@ -55,13 +55,13 @@ class BlindAsking:
 
 
 def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> BlindModel:
-    """Ask a model questions without their images, and score its answers.
+    """Have a model answer questions without their images, and score the answers.
 
-    Replies go to the journal as they arrive: repeating the call asks only failed questions again.
+    Replies are journalled as they arrive, so a repeated call only repeats requests that failed.
 
     Args:
-        family: benchmark family, which decides prompt, reader and scores.
-        questions: rows as `questions_text` has them.
+        family: benchmark family, which determines prompt, reader and scores.
+        questions: rows as in `questions_text`.
         blind: the model.
 
     Returns:
@@ -73,14 +73,14 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
     prompts: dict[str, str] = {}
     for row in questions.to_dict("records"):
         text = templates[row["question_type"]].render(row["question"], row["options"])
-        # The key covers all that determines the reply: a changed prompt is asked again.
+        # The key covers all that determines the reply, so that a changed prompt is sent again.
         key = json.dumps(
             [model.name, asking.temperature, row["question_id"], text],
             ensure_ascii=False,
         )
         question_ids[key], prompts[key] = row["question_id"], text
 
-    # The harness, too, sends a system message to servers only.
+    # As in the harness, only servers get a system message.
     system = eval_spec(family).system if getattr(model, "is_api", False) else None
     replies = list(ask_once(model, prompts, asking, blind.journal, "asking without images", system).values())
     answers = pd.DataFrame(
@@ -97,24 +97,24 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
     )
 
 
-# What the text of questions gives away: how many are answered correctly with the option that is
-# most
-# often correct in the rest of the set.
+# Text alone: the number of questions answered correctly by choosing the option that is most often
+# correct in the rest of the set.
 
 FOLD_COUNT = 10
 SIGNIFICANCE_LEVEL, MIN_MARGIN = 0.05, 0.05
-"""The text gives answers away if it beats chance by 5 points and a one-sided exact test is
-significant."""
+"""Text gives answers away if the accuracy from text alone exceeds chance by 5 percentage points,
+significantly in a one-sided exact test.
+"""
 
 
 @dataclass(frozen=True)
 class TextAlone:
-    """How many questions are answered correctly from the text alone.
+    """Number of questions that are answered correctly from the text alone, compared with chance.
 
     Attributes:
         questions: number of questions.
-        correct: expected number of correct answers (a tie of k options counts 1/k).
-        chance: expected number for a uniform guess.
+        correct: expected number of correct answers (a tie of k options counts as 1/k).
+        chance: expected number of correct answers by uniform guessing.
         p: probability of at least `correct` correct answers by chance.
     """
 
@@ -125,16 +125,16 @@ class TextAlone:
 
     @property
     def is_large(self) -> bool:
-        """Whether the margin over chance is large enough to matter."""
+        """Return True if the margin over chance is large enough to matter."""
         return self.correct - self.chance >= MIN_MARGIN * self.questions
 
     @property
     def gives_away(self) -> bool:
-        """Whether the text gives answers away: a large and significant margin over chance."""
+        """Return True if the margin over chance is large and significant."""
         return self.p <= SIGNIFICANCE_LEVEL and self.is_large
 
     def __str__(self) -> str:
-        return f"{self.correct:.0f} of {self.questions} right without the image, where {self.chance:.0f} are by chance"
+        return f"{self.correct:.0f} of {self.questions} correct without the image, {self.chance:.0f} expected by chance"
 
 
 def measure_text_alone(
@@ -169,7 +169,8 @@ def measure_text_alone(
         fold_correct = Counter(option_names[index][correct_indices[index]] for index in fold)
         fold_offered = Counter(name for index in fold for name in option_names[index])
         for index in fold:
-            # Share of the other folds in which the option was correct, shrunk towards chance.
+            # How often the option is correct when offered in the other folds, shrunk towards
+            # chance.
             rates = [
                 (correct_counts[name] - fold_correct[name] + chance / len(option_names))
                 / (offered_counts[name] - fold_offered[name] + 1)
@@ -184,12 +185,12 @@ def compare_with_chance(correct: float, options: Sequence[Sequence[str]]) -> Tex
     """Compare a number of correct answers with uniform guessing (exact Poisson binomial test).
 
     Args:
-        correct: number of correct answers; a tie counts its share.
+        correct: number of correct answers; a tie counts fractionally.
         options: options of each question.
     """
     from scipy.stats import poisson_binom
 
     chances = [1 / len(question_options) for question_options in options]
-    # Rounding a fractional count down keeps the test conservative.
+    # A fractional count is rounded down, which keeps the test conservative.
     p = float(poisson_binom.sf(int(correct + 1e-9) - 1, chances))
     return TextAlone(len(chances), correct, sum(chances), min(1.0, p))

@@ -1,8 +1,8 @@
 """Quality report of a benchmark before it is published.
 
-It scores answerers that never see an image by the benchmark's own metrics, finds repeated
-questions and images, and measures, for MediConfusion's pairs, the balance and the smallest
-difference between two models that they can detect.
+It scores simple rules that answer without the images, by the benchmark's own metrics, and finds
+repeated questions and images. For MediConfusion's pairs, it also measures the balance of the
+correct options and the smallest difference between two models that the pairs can detect.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from eval_harness.scores.grading import image_clusters, question_image_ids
 
 PAIRS_FAMILY = "mediconfusion"
 DISCORDANT_SHARES = (0.15, 0.3)
-"""Typical shares of pairs that exactly one of two models gets right, for the detectable
-difference."""
+"""Typical shares of the pairs that exactly one of two models gets right, for which the smallest
+detectable difference is computed.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,12 @@ class PairQuality:
 
     pairs: int
     components: int
-    """Number of groups of pairs that share images or patients."""
+    """Number of clusters of pairs that share images or patients."""
     largest_component: int
     effective_pairs: float
-    """Effective number of independent pairs, if pairs of one group are answered alike (Kish)."""
+    """Effective number of independent pairs (Kish), if all pairs of a cluster are answered
+    alike.
+    """
     image_1_is_a: int
     position_p: float
     smallest_difference: dict[str, float | None]
@@ -56,9 +59,9 @@ class QualityReport:
     """The numbers of the report.
 
     Attributes:
-        rules: answerer that never sees an image -> metric -> value, low, high (95%), chance,
+        rules: rule that answers without images -> metric -> value, low, high (95%), chance,
             verdict.
-        perfect: the same fields of the headline metric for a model that answers everything
+        perfect: the same fields for the headline metric of a model that answers everything
             correctly.
     """
 
@@ -71,23 +74,25 @@ class QualityReport:
     rules: dict[str, dict[str, dict[str, Any]]]
     perfect: dict[str, Any]
     repeated_questions: list[list[str]]
-    """Questions on one image with the same text and options."""
+    """Groups of questions about one image with the same text and options."""
     same_images: list[list[str]]
-    """Images of this split with the same pixels."""
+    """Groups of images of this split with the same pixels."""
     images_in_splits: dict[str, list[str]]
     """Image -> splits that contain its pixels, for images in more than one split."""
     of_pairs: PairQuality | None = None
     blind_model: BlindModel | None = None
 
     def warnings(self) -> list[str]:
-        """Format one sentence per conspicuous result."""
+        """Return a sentence for each conspicuous result."""
         metric = blind_metrics(self.family)[-1]
         blind_scores = {rule: scores[metric] for rule, scores in self.rules.items()}
         blind = self.blind_model
         blind_scores |= {blind.model: blind.scores[metric]} if blind else {}
         warnings = [
-            f"{answerer} gets {numbers['value']:.1f} % ({metric.replace('_', ' ')}) without the images (95%: "
-            f"{numbers['low']:.1f} to {numbers['high']:.1f}; chance {numbers['chance']:.1f}): the text gives answers away."
+            f"{answerer} gets {numbers['value']:.1f} % ({metric.replace('_', ' ')}) without the "
+            "images (95%: "
+            f"{numbers['low']:.1f} to {numbers['high']:.1f}; chance {numbers['chance']:.1f}): the "
+            "text gives answers away."
             for answerer, numbers in blind_scores.items()
             if numbers["verdict"] == "better"
         ]
@@ -104,37 +109,40 @@ class QualityReport:
         pairs = self.of_pairs
         if pairs and pairs.position_p < 0.05:
             warnings.append(
-                f"Option A is right for the first image in {pairs.image_1_is_a} of {pairs.pairs} pairs "
+                f"Option A is right for the first image in {pairs.image_1_is_a} of {pairs.pairs} "
+                "pairs "
                 f"(p = {pairs.position_p:.3f})."
             )
         if self.same_images:
-            warnings.append(f"{len(self.same_images)} groups of images are the same picture.")
+            warnings.append(f"{len(self.same_images)} groups of images show the same picture.")
         if self.images_in_splits:
             warnings.append(
                 f"Images in more than one split: {format_overlaps(self.images_in_splits)}.",
             )
         if self.perfect["verdict"] != "better":
             warnings.append(
-                f"A perfect model cannot be told from guessing: 95% interval {self.perfect['low']:.1f} to 100 "
-                f"(chance {self.perfect['chance']:.1f}). More questions on other images and patients are needed."
+                "A perfect model cannot be told from guessing: 95% interval "
+                f"{self.perfect['low']:.1f} to 100 "
+                f"(chance {self.perfect['chance']:.1f}). More questions on other images and "
+                "patients are needed."
             )
         return warnings
 
 
 def blind_metrics(family: str) -> tuple[str, ...]:
-    """List the metrics reported for answerers without images.
+    """List the metrics that are reported for answers without images.
 
     Args:
         family: benchmark family.
 
     Returns:
-        Names of metrics; the last one decides whether the text gives answers away.
+        Names of metrics; the last one is used to decide whether the text gives answers away.
     """
     return (OVERALL_METRICS[family], "individual_accuracy") if family == PAIRS_FAMILY else (OVERALL_METRICS[family],)
 
 
 def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> QualityReport:
-    """Measure the first split of a dataset that has answers.
+    """Measure the quality of a dataset, on its first split that has answers.
 
     Args:
         data: folder of a built dataset, or its id on the Hub. Images are compared unless it was
@@ -181,7 +189,7 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
     for name, digest in digests.items():
         same_images[digest].append(name)
 
-    # Case, spacing and the order of options do not make another question.
+    # Questions that differ only in letter case, spacing or the order of options count as the same.
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(
         lambda row_options: tuple(sorted(map(str.casefold, row_options))),
@@ -212,14 +220,14 @@ def _image_digests(repository: Repository, split: str) -> Iterator[tuple[str, st
 
 
 def _option_rule(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], list[int]]:
-    """Make a rule that answers each question from its options alone."""
+    """Make a rule that answers each question by its options alone."""
     return lambda questions: [pick(list(options)) for options in questions["options"]]
 
 
 def _most_frequent_answer(questions: pd.DataFrame) -> list[int]:
     """Answer with the option that is most often correct for the same text in other cases.
 
-    Without such a text, the first option.
+    If no other case has the text, the first option is chosen.
     """
     correct: dict[str, Counter[str]] = defaultdict(Counter)
     case_correct: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -230,7 +238,7 @@ def _most_frequent_answer(questions: pd.DataFrame) -> list[int]:
         case_correct[row["case_id"], row["question"]].update(texts)
     choices = []
     for row in rows:
-        # Without its own case: otherwise a question would answer itself.
+        # Leave out the question's own case, since otherwise its own answer would count.
         elsewhere = correct[row["question"]] - case_correct[row["case_id"], row["question"]]
         counts = [elsewhere[option] for option in row["options"]]
         choices.append(counts.index(max(counts)))
@@ -248,8 +256,9 @@ BLIND_RULES: dict[str, Callable[[pd.DataFrame], list[int]]] = {
     ),
     "what is most often right for this text elsewhere in the set": _most_frequent_answer,
 }
-"""Answerers that never see an image: name -> function from questions to the index of each
-answer."""
+"""Rules that answer without images: name -> function that returns the index of the chosen option of
+each question.
+"""
 
 
 def _measure_pairs(questions: pd.DataFrame) -> PairQuality:
@@ -275,19 +284,19 @@ def _measure_pairs(questions: pd.DataFrame) -> PairQuality:
 def smallest_difference(pairs: float, discordant: float) -> float | None:
     """Compute the smallest difference in set accuracy between two models that is detectable.
 
-    Detectable by a paired test at the level of 5 % with a power of 80 %: Connor's formula for
-    McNemar's test, n = (z_a sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d.
+    Detectable means by a paired test at the 5 % level with a power of 80 %. The difference d solves
+    Connor's formula for McNemar's test, n = (z_a sqrt(p) + z_b sqrt(p - d^2))^2 / d^2.
 
     Args:
         pairs: number of independent pairs; for pairs that share images, the effective number.
         discordant: p, the share of pairs that exactly one of the two models gets right.
 
     Returns:
-        d in percentage points; None if none is detectable: it would exceed the discordant share
-        itself.
+        d in percentage points; None if no difference is detectable, since d cannot exceed the
+        discordant share.
     """
     z_a, z_b = norm.ppf(1 - 0.05 / 2), norm.ppf(0.8)
-    # z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p), squared: a quadratic in d.
+    # Squaring z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p) gives a quadratic equation in d.
     a, b, c = (
         pairs + z_b**2,
         -2 * z_a * math.sqrt(discordant * pairs),

@@ -1,7 +1,7 @@
 """Self-contained HTML pages with inline plots.
 
-The quality report (its numbers: `quality.py`), and histograms of the pairs' cosines as in
-MediConfusion's figure 8 (appendix F).
+There is one with the quality report (`quality.py` computes its numbers), and one with histograms of
+the pairs' cosines, as in MediConfusion's figure 8 (appendix F).
 """
 
 # ruff: noqa: E501
@@ -35,7 +35,8 @@ def render_report(quality: QualityReport) -> str:
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
     rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
     image_note = (
-        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same picture: "
+        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same "
+        "picture: "
         f"{format_groups(quality.same_images)}."
         if quality.images_seen
         else "The dataset was built without images, so they were not compared."
@@ -54,7 +55,7 @@ def render_report(quality: QualityReport) -> str:
         f"""<h1>{escape(quality.name)}</h1>
 <p>{quality.questions} questions ({escape(quality.split)}) on {quality.images} images, scored as {escape(quality.family)}.</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
-<h2>Without looking at the image</h2>
+<h2>Answers without the image</h2>
 {render_table(("answerer", "metric", *SCORE_TABLE_HEADINGS), rows)}{blind}
 {_render_pairs(quality.of_pairs) if quality.of_pairs else ""}
 <h2>Questions</h2><p>Asked more than once of one image: {format_groups(quality.repeated_questions)}.</p>
@@ -75,7 +76,8 @@ def write_histograms(cosines: Mapping[str, np.ndarray], out: Path) -> None:
     """Write a page with a histogram of each encoder's cosines.
 
     Args:
-        cosines: encoder -> cosine of the two images of each pair; all of the same pairs.
+        cosines: encoder -> cosine of the two images of each pair; the pairs are the same for all
+            encoders.
         out: page to write (.html).
     """
     count = len(next(iter(cosines.values())))
@@ -92,15 +94,15 @@ SCORE_TABLE_HEADINGS = ("%", "95% interval", "chance", "than chance")
 def _render_pairs(quality: PairQuality) -> str:
     """Render the section on MediConfusion's pairs."""
     differences = "; ".join(
-        f"{'none at all' if points is None else f'{points:.1f} points'} where {escape(share)} of the pairs separate them"
+        f"{'no difference' if points is None else f'{points:.1f} points'} if exactly one of them is right on {escape(share)} of the pairs"
         for share, points in quality.smallest_difference.items()
     )
-    return f"""<p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the
-questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
-<h2>How small a difference can it tell?</h2>
+    return f"""<p>Both images of a pair have the same question and options but different answers, so answering without the images gets no pair right, but half of the
+    questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
+<h2>Smallest detectable difference</h2>
 <p>{quality.pairs} pairs, {quality.components} groups of pairs that share images or patients (the largest has {quality.largest_component}):
-worth {quality.effective_pairs:.1f} independent pairs if pairs of one group are answered alike.</p>
-<p>Between two models, with 80% power: {differences}. Smaller differences in set accuracy cannot be detected with this number of independent pairs.</p>
+equivalent to {quality.effective_pairs:.1f} independent pairs if all pairs of a group are answered alike.</p>
+<p>Detectable between two models with 80% power: {differences}. Smaller differences in set accuracy cannot be detected with this number of independent pairs.</p>
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{render_histogram(quality.sim_med)}<h3>general encoder</h3>{render_histogram(quality.sim_gen)}"""
 
@@ -123,7 +125,8 @@ def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]
     for metric, numbers in scores.items():
         interval = "" if numbers["low"] is None else f"{numbers['low']:.1f} to {numbers['high']:.1f}"
         chance = "" if numbers["chance"] is None else f"{numbers['chance']:.1f}"
-        # Too many questions without an answer void a score; a metric may also have no cases at all.
+        # A score is withheld if too many questions have no answer; it is undefined if no case
+        # counts for the metric.
         missing = "no score" if numbers["nonresponse"] is not None else "undefined"
         percentage = missing if numbers["value"] is None else f"{numbers['value']:.1f}"
         rows.append(
@@ -144,7 +147,7 @@ def format_groups(groups: list[list[str]]) -> str:
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Render an HTML table with escaped cells; `none` without rows.
+    """Render an HTML table with escaped cells, or "none" if there are no rows.
 
     Args:
         head: names of the columns.
@@ -155,7 +158,7 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def render_histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> str:
-    """Render a histogram of cosines as SVG, with its ends, median and largest bin as text.
+    """Render a histogram of cosines as SVG; its range, median and largest bin are given as text.
 
     Args:
         values: the cosines.
@@ -164,18 +167,21 @@ def render_histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> st
     counts, edges = np.histogram(values, bins)
     largest = max(1, int(counts.max()))
     bars = "".join(
-        f'<rect x="{24 * k:.1f}" y="{110 - 100 * count / largest:.1f}" width="22" height="{100 * count / largest:.1f}">'
+        f'<rect x="{24 * k:.1f}" y="{110 - 100 * count / largest:.1f}" width="22" '
+        f'height="{100 * count / largest:.1f}">'
         f"<title>{count} from {edges[k]:.3f} to {edges[k + 1]:.3f}</title></rect>"
         for k, count in enumerate(counts)
     )
     # Text stays outside the SVG: preserveAspectRatio="none" would stretch it.
     ends = (
-        f"<span>{edges[0]:.3f}</span><span>median {np.median(values):.3f}, largest bin {largest}</span>"
+        f"<span>{edges[0]:.3f}</span><span>median {np.median(values):.3f}, largest bin "
+        f"{largest}</span>"
         f"<span>{edges[-1]:.3f}</span>"
     )
     axis = f'<line x1="0" y1="110" x2="{24 * bins}" y2="110"/>'
     return (
-        f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{axis}{bars}</svg>'
+        f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" '
+        f'role="img">{axis}{bars}</svg>'
         f'<div class="ends">{ends}</div>'
     )
 
@@ -190,6 +196,6 @@ def write_quality_report(quality: QualityReport, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, render_report(quality).encode())
     numbers = asdict(quality) | {"warnings": quality.warnings()}
-    # The file uses the word of `medprobe build`.
+    # The file calls the family "format", as `medprobe build` does.
     numbers["format"] = numbers.pop("family")
     write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)

@@ -1,1 +1,1 @@
-"""The page on which radiologists review drafts, the log of their changes, their agreement."""
+"""The page on which radiologists review drafts, the log of their changes, and their agreement."""

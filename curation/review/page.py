@@ -1,9 +1,9 @@
-"""A page on which people judge one item at a time.
+"""A page on which people review one item at a time.
 
-It has images, a question, and fields with buttons and keyboard shortcuts. Every decision goes into
-a journal. The page is used to review pairs (`review.py`), to validate questions and tag labels
+It has images, a question, and fields with buttons and keyboard shortcuts. Every decision is written
+to a journal. The page is used to review pairs (`review.py`), to validate questions and tag labels
 (`gmai/validation.py`), and to decide about burned-in text (`deidentify/review_texts.py`). What the
-page reports as saved is on the disk.
+page reports as saved is on disk.
 
 See also: markup, style and script (`page_markup.py`), serving and links (`review_server.py`).
 """
@@ -35,11 +35,11 @@ class Field:
     """A field that a reviewer fills in for an item.
 
     Attributes:
-        kind: one of the choices; any of them (`checks`, saved with the button `commit`); a text;
-            or a list of texts, for which the choices are suggestions.
+        kind: `choice`: one of the choices; `checks`: any number of them, saved with the button
+            `commit`; `text`: a text; `list`: a list of texts, with the choices as suggestions.
         choices: (value, shown text).
-        keys: keyboard shortcuts, for the choices in order or to start typing.
-        advances: whether the page continues with the next open item.
+        keys: keyboard shortcuts of the choices, in order; for a text, the shortcut to start typing.
+        advances: True if saving it continues with the next open item.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Field:
 
 @dataclass(frozen=True)
 class ItemView:
-    """An item as its reviewer sees it.
+    """What a reviewer sees of an item.
 
     Attributes:
-        values: field -> value, of this reviewer or shared.
-        options: (text, whether it is correct).
+        values: field -> this reviewer's value, or the shared one.
+        options: (text, True if it is correct).
         pictures: caption of each picture.
-        details: shown on demand.
+        details: text that is shown on request.
     """
 
     question: str
@@ -73,16 +73,16 @@ class ItemView:
 
 @dataclass(frozen=True)
 class ReviewTask:
-    """One use of the page.
+    """What a page is used for: its items, its fields, and how decisions are saved.
 
     Attributes:
-        items: reviewer -> ids of the items.
-        show: reviewer, item -> the item's view.
-        save: reviewer, item, field, value and the value that the page showed before ->
-            confirmation; raises BadInput to refuse.
-        is_done: reviewer, item -> whether nothing is left to decide.
-        picture: item, number -> (media type, bytes).
-        names: names to choose from; without any, names are typed.
+        items: called with the reviewer; returns the ids of the items.
+        show: called with reviewer and item; returns the item's view.
+        save: called with reviewer, item, field, the new value, and the value that the page showed
+            before; returns a confirmation, or raises BadInput to refuse the value.
+        is_done: called with reviewer and item; returns True if nothing is left to decide.
+        picture: called with item and number; returns (media type, bytes).
+        names: reviewers' names to choose from; if empty, reviewers type their names.
     """
 
     title: str
@@ -114,13 +114,13 @@ def build_page(
     """Build the page as an application.
 
     Args:
-        task: what is judged.
-        reviewer_of_cookies: maps a request's cookies to the reviewer with a personal link; without
-            it, reviewers type their names.
+        task: items and fields of the page.
+        reviewer_of_cookies: returns the reviewer whose personal link set a request's cookies; if
+            None, reviewers type their names.
     """
-    # The page is the only client: no API documentation.
+    # The page is the only client, so FastAPI's pages of documentation are switched off.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    lock = threading.Lock()  # decisions are applied one after the other, the later one wins
+    lock = threading.Lock()  # decisions are applied one at a time, and the later one wins
 
     def reviewer_name(request: Request, typed: str) -> str:
         return (
@@ -130,7 +130,7 @@ def build_page(
         )
 
     def item_state(reviewer: str, item: str, items: Sequence[str]) -> dict[str, Any]:
-        # Progress is per reviewer, so it needs a name.
+        # Progress is counted per reviewer, so it needs a name.
         done = sum(task.is_done(reviewer, item_id) for item_id in items) if reviewer else 0
         state = {"reviewer": reviewer, "items": len(items), "done": done, "finished": task.finished}
         # Without an item, the page says that nothing is left.
@@ -161,7 +161,7 @@ def build_page(
         item: str = "",
         go: str = "here",
     ) -> dict[str, Any]:
-        """Return an item, or the one that `go` names: next, previous, open or a number."""
+        """Return the item that `go` asks for: here, next, previous, open, or an item's number."""
         with lock:
             name = reviewer_name(request, reviewer)
             items = task.items(name)
@@ -225,7 +225,7 @@ def record_decision(journal: Path, reviewer: str, item: str, field: str, value: 
         value: what was decided (JSON).
 
     Returns:
-        The time of the decision (UTC, ISO 8601), once it is on the disk.
+        The time of the decision (UTC, ISO 8601), once it is on disk.
 
     Raises:
         BadInput: the name is blank.
@@ -237,13 +237,13 @@ def record_decision(journal: Path, reviewer: str, item: str, field: str, value: 
         log.append(
             {"when": when, "reviewer": reviewer, "item": item, "field": field, "value": value},
         )
-        # The page says "saved" only after this.
+        # The page says "saved" only after the entry is on disk.
         log.sync()
     return when
 
 
 def read_decisions(journal: Path) -> dict[tuple[str, str, str], Any]:
-    """Read a journal as (item, field, reviewer) -> latest value, in order of first decision."""
+    """Return (item, field, reviewer) -> latest value from a journal, in order of first decision."""
     return {(entry["item"], entry["field"], entry["reviewer"]): entry["value"] for entry in read_journal(journal)}
 
 
@@ -254,8 +254,8 @@ def encode_for_browser(stored: bytes) -> tuple[str, bytes]:
         stored: bytes of the image file.
 
     Returns:
-        Media type, and the picture that models are shown. It has no metadata: reviewers may be
-        elsewhere.
+        Media type, and the picture that models are shown. It has no metadata, since reviewers may
+        be outside the institution.
     """
     encoded = decode_image(strip_metadata(stored)).encoded()
     return f"image/{'png' if encoded.startswith(PNG_SIGNATURE) else 'jpeg'}", encoded

@@ -1,7 +1,7 @@
 """Markup, style and script of the page (`page.py`).
 
-On a wide screen, question and fields are next to the images; on a narrow one, above and below them.
-Nothing is loaded from elsewhere.
+On a wide screen, the question and the fields are beside the images; on a narrow one, above and
+below them. The page loads nothing from other servers.
 """
 
 # ruff: noqa: E501
@@ -34,7 +34,7 @@ button { cursor: pointer } button[aria-pressed=true] { background: var(--accent)
 @media (max-width: 900px) { main { display: flex; flex-direction: column } #pictures { position: static; width: 100% } #ask { order: -1 } .picture { height: 42vh } header { padding: .5rem } main { padding: .6rem } }
 """
 
-KEY_HELP = "n next, p previous, o next open; Esc leaves a text; d details; + - zoom, arrows move, [ ] contrast, , . brightness, r reset. Wheel zooms, drag moves, double click resets."
+KEY_HELP = "n next, p previous, o next open; Esc leaves a text field; d details; + - zoom, arrows move, [ ] contrast, , . brightness, r reset. Wheel zooms, drag moves, double click resets."
 
 PAGE_SCRIPT = """
 const config = JSON.parse(document.querySelector('#config').textContent), $ = (id) => document.getElementById(id);
@@ -43,7 +43,7 @@ let now = {}, queue = Promise.resolve();
 const name = () => config.linked ? config.name : $('reviewer').value.trim();
 const tell = (text) => { $('said').textContent = text; };
 const lost = () => { if (!$('lost')) document.body.append(make('div', {id: 'lost', role: 'alert', textContent:
-  'NOT saved: the server did not answer. When it runs again, open this page anew: what it shows then is saved.'})); };
+  'NOT saved: the server did not answer. When it runs again, reload this page: what it then shows is saved.'})); };
 const ask = async (path, body) => {
   try {
     const answer = await fetch(path, body && {method: 'POST', headers: {'content-type': 'application/json'}, body: JSON.stringify(body)});
@@ -53,7 +53,7 @@ const ask = async (path, body) => {
     return said;
   } catch (error) { if (!leaving) lost(); throw error; }
 };
-// What a reply draws may move the button under the pointer: it waits until the pointer is released, or the click would be lost.
+// Redrawing may move the button under the pointer, so it waits until the pointer is released; otherwise the click would be lost.
 let pressed = Promise.resolve();
 addEventListener('pointerdown', () => { pressed = new Promise((done) => ['pointerup', 'pointercancel', 'blur'].forEach(
   (end) => addEventListener(end, () => setTimeout(done), {once: true}))); }, true);
@@ -70,7 +70,7 @@ const save = (field, what, seen) => {
   const item = now.item;
   return inTurn(async () => {
     if (item !== now.item) return;
-    const held = now.values[field.name] ?? null, value = what(held);  // as it is in turn: two quick keys undo each other
+    const held = now.values[field.name] ?? null, value = what(held);  // read when its turn comes, so that the second of two quick key presses undoes the first
     const said = await ask('save', {reviewer: name(), item, field: field.name, value, seen: seen === undefined ? held : seen});
     failed(field, said.error); if (said.error) return;
     const follows = field.advances || field.commit;
@@ -106,7 +106,7 @@ const mark = () => config.fields.forEach((field) => {
   if (field.kind === 'text' || field.kind === 'list') { const input = box.querySelector('textarea, input');
     const text = field.kind === 'list' ? (value ?? []).join('; ') : value ?? '';
     if (document.activeElement !== input && !box.querySelector('.bad').textContent) input.value = text;
-    if (input.value === text) input.seen = value ?? null; }  // what is typed replaces what was read, not what came meanwhile
+    if (input.value === text) input.seen = value ?? null; }  // typed text may replace the text that was read, not a newer one
   box.querySelectorAll('button[data-value]').forEach((button) => button.setAttribute('aria-pressed', String(Array.isArray(value) ? value.includes(button.dataset.value) : String(value ?? '') === button.dataset.value)));
 });
 const listed = (text) => [...new Set(text.split(';').map((part) => part.trim()).filter(Boolean))];
@@ -191,7 +191,7 @@ def render_page(title: str, config: Mapping[str, Any]) -> str:
         title: title of the task.
         config: the task's settings for the script, as JSON.
     """
-    # "</script>" in a text would end the element.
+    # A "</script>" in a text would end the script element early.
     config_json = json.dumps(config).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <link rel="icon" href="data:,"><title>{escape(title)}</title><style>{PAGE_STYLE}</style></head><body>

@@ -1,7 +1,7 @@
-"""The page for pairs: two scores, three checks (yes or no), the texts, categories and a note.
+"""The review page for pairs: two scores, three checks (yes or no), texts, categories and a note.
 
-`review_log.py` derives from them which pairs are kept. On this machine reviewers type their names;
-on others each has a personal link (`review_server.py`).
+`review_log.py` decides from them which pairs are kept. Reviewers on this machine type their names;
+reviewers on other machines have personal links (`review_server.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from curation.review.review_server import ReviewAccess
 from curation.writing.paper_prompts import PROMPT_CATEGORIES
 from dataset_builders.errors import BadInput
 
-SCORE_HELP = f"{WRONG_SCORE}: wrong or irrelevant; {MIN_KEEP_SCORE} and more: good enough to keep"
+SCORE_HELP = f"{WRONG_SCORE}: wrong or irrelevant; {MIN_KEEP_SCORE} or more: good enough to keep"
 PAIR_SIDES = ("left", "right")
 
 
@@ -65,7 +65,7 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
             question=pair.question,
             values={field.name: log.value(reviewer, pair_id, field.name) for field in fields},
             heading=f"pair {pair_id}",
-            # Neither option is marked as correct: each is for one of the two images.
+            # Neither option is marked as correct, since each is correct for one of the two images.
             options=[(pair.option_A, False), (pair.option_B, False)],
             pictures=[f"Right here: {letter}: {getattr(pair, f'option_{letter}')}" for letter in correct_letters],
             details=f"Left: {pair.draft['caption_1']}\nRight: {pair.draft['caption_2']}",
@@ -98,7 +98,7 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
 
 def _review_fields(log: ReviewLog) -> list[Field]:
     """List the fields of a pair: scores, checks, texts, categories and a note."""
-    # Keys 1 to 9, and 0 for 10.
+    # Key 0 stands for the score 10.
     digits = [str((score + 1) % 10) for score in range(10)]
     scale = [(str(score), str(score)) for score in range(1, 11)]
     assigned = {name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2)}
@@ -123,7 +123,7 @@ def _review_fields(log: ReviewLog) -> list[Field]:
         *(
             Field(
                 name,
-                f"Is the {name} fine? A no excludes the pair",
+                f"Is the {name} fine? 'No' excludes the pair",
                 "choice",
                 [(YES, YES), (NO, NO)],
                 [key, key.upper()],

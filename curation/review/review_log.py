@@ -3,12 +3,12 @@
 Scores and checks belong to each reviewer; texts and categories are shared, and the latest change
 counts. A check (correctness, relevance, language) is "yes", "no" or not answered yet.
 
-A score under 5 (MediConfusion, section 2.3, leaves such problems out) or a "no" rejects the pair,
-regardless of the other reviewers and even if the review is incomplete. Any other pair is kept once
+A score below 5 (MediConfusion leaves such problems out, section 2.3) or a "no" rejects the pair,
+regardless of the other reviewers, and even if the review is incomplete. Any other pair is kept once
 one reviewer has scored both problems and answered every check with "yes".
 
-Agreement: Krippendorff's alpha (ordinal) on scores, and Gwet's AC1 on keep or reject, since alpha
-    is uninformative if nearly everything is kept.
+Agreement is measured by Krippendorff's alpha (ordinal) on scores, and by Gwet's AC1 on keep or
+reject, for which alpha would be uninformative, since nearly everything is kept.
 
 See also: the page (`review.py`).
 """
@@ -43,12 +43,12 @@ WRONG_SCORE = 1
 """Score of a problem whose "correctness is violated in any form (e.g., irrelevant question,
 incorrect answer)" (section 2.3)."""
 UNSEEN_VALUE = object()
-"""For `ReviewLog.change`: the value that the reviewer saw before the change is unknown."""
+"""Argument of `ReviewLog.change` if the value that the reviewer saw before is unknown."""
 
 
 @dataclass
 class Review:
-    """One reviewer's judgement of one pair; None where nothing was decided yet."""
+    """One reviewer's judgement of one pair; None for what has not been decided yet."""
 
     score_1: int | None = None
     score_2: int | None = None
@@ -59,27 +59,27 @@ class Review:
 
     @property
     def scores(self) -> list[int]:
-        """Scores given so far."""
+        """Return the scores given so far."""
         return [score for score in (self.score_1, self.score_2) if score is not None]
 
     @property
     def checks(self) -> list[str | None]:
-        """Answers to the checks, in the order of `CHECK_FIELDS`."""
+        """Return the answers to the checks, in the order of `CHECK_FIELDS`."""
         return [self.correctness, self.relevance, self.language]
 
     @property
     def rejects(self) -> bool:
-        """Whether a score or a check of this review excludes the pair."""
+        """Return True if a score or a check of this review excludes the pair."""
         return NO in self.checks or min(self.scores, default=MIN_KEEP_SCORE) < MIN_KEEP_SCORE
 
     @property
     def complete(self) -> bool:
-        """Whether both problems are scored and, unless the pair is rejected, all checks done."""
+        """Return True if both problems are scored and all checks answered (unless it rejects)."""
         return len(self.scores) == 2 and (self.rejects or self.checks.count(YES) == len(CHECK_FIELDS))
 
     @property
     def keeps(self) -> bool:
-        """Whether this review alone would keep the pair."""
+        """Return True if this review alone would keep the pair."""
         return self.complete and not self.rejects
 
 
@@ -97,7 +97,7 @@ class Pair:
 
     @property
     def decision(self) -> str:
-        """Whether the pair is kept, rejected (by any reviewer) or unreviewed."""
+        """Return the state of the pair: kept, rejected (by any reviewer) or unreviewed."""
         reviews = self.reviews.values()
         if any(review.rejects for review in reviews):
             return "rejected"
@@ -107,7 +107,7 @@ class Pair:
 class ReviewLog:
     """The pairs of a questions folder with all reviews so far.
 
-    Thread-safe; only one process may serve a folder at a time.
+    The class is thread-safe, but only one process may use a folder at a time.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,7 +125,7 @@ class ReviewLog:
             )
             for row in table_rows(self.drafts)
         }
-        # The server calls from several threads.
+        # The server calls this object from several threads.
         self._lock = threading.Lock()
         self._last_editor: dict[tuple[str, str], str] = {}
         for entry in read_journal(folder / REVIEWS_FILE):
@@ -151,16 +151,17 @@ class ReviewLog:
             seen: the value that the reviewer's page showed before.
 
         Returns:
-            The time (UTC, ISO 8601) once the change is on the disk; None if nothing changed.
+            The time (UTC, ISO 8601) once the change is on disk; None if nothing changed.
 
         Raises:
-            BadInput: the field cannot have this value, or another reviewer changed a shared field
-                since `seen`: no text is overwritten unread. Nothing is recorded then.
+            BadInput: the field cannot have this value, or another reviewer has changed a shared
+                field in the meantime, whose text would be overwritten unread. Nothing is recorded
+                then.
         """
         with self._lock:
             value = _validate_value(self.pairs[pair_id], name, value)
             current = self.value(reviewer, pair_id, name)
-            # A shared text that equals what the reviewer saw was not edited.
+            # If a shared text equals what the reviewer saw, the reviewer has not edited it.
             if value == current or (name not in REVIEWER_FIELDS and value == seen):
                 return None
             if name not in REVIEWER_FIELDS and seen is not UNSEEN_VALUE and seen != current:
@@ -183,7 +184,7 @@ class ReviewLog:
         """Return the current value of a field.
 
         Args:
-            reviewer: name of the reviewer, for fields that each has separately.
+            reviewer: name of the reviewer, for fields that each reviewer has separately.
             pair_id: the pair.
             name: name of the field.
         """
@@ -202,15 +203,15 @@ class ReviewLog:
             self._last_editor[pair_id, name] = reviewer
 
     def is_done(self, reviewer: str, pair_id: str) -> bool:
-        """Whether this reviewer has scored and checked a pair."""
+        """Return True if this reviewer has scored and checked a pair."""
         return self.pairs[pair_id].reviews.get(reviewer.strip(), Review()).complete
 
     def scores(self) -> pd.DataFrame:
         """Tabulate the scores, one row per reviewer and problem.
 
         Returns:
-            Columns reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id, score, and keeps (None
-            while the review is incomplete).
+            Columns reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id, score, and keeps (True if
+            the review would keep the pair; None while it is incomplete).
         """
         rows = [
             {
@@ -257,8 +258,9 @@ class Agreement:
 
     Attributes:
         problems_shared: number of problems with scores of two or more reviewers.
-        alpha: Krippendorff's alpha of the scores; None without shared problems or variation.
-        ac1: Gwet's AC1 of keep or reject; None without shared pairs.
+        alpha: Krippendorff's alpha of the scores; None if no problem is shared or all scores are
+            equal.
+        ac1: Gwet's AC1 of keep or reject; None if no pair has two complete reviews.
     """
 
     reviewers: int
@@ -276,7 +278,7 @@ def compute_agreement(scores: pd.DataFrame) -> Agreement:
     import krippendorff
 
     table = scores.pivot(index="problem", columns="reviewer", values="score") if len(scores) else pd.DataFrame()
-    # Two raters of one problem are enough for agreement.
+    # Agreement needs at least one problem that two reviewers have scored.
     shared = int((table.notna().sum(axis=1) > 1).sum()) if len(table) else 0
     if not shared:
         return Agreement(table.shape[1], 0, None, None)
@@ -295,8 +297,8 @@ def compute_agreement(scores: pd.DataFrame) -> Agreement:
 def gwet_ac1(ratings: np.ndarray) -> float | None:
     """Compute Gwet's AC1 (2008) for two categories and any number of raters.
 
-    AC1 = (pa - pe) / (1 - pe), where pa is the share of agreeing pairs of raters, averaged over
-    items with two or more, and pe = 2 p (1 - p) with p the mean share of True.
+    AC1 = (pa - pe) / (1 - pe). Here pa is the share of pairs of raters who agree, averaged over the
+    items with two or more ratings, and pe = 2 p (1 - p), where p is the mean share of True.
 
     Args:
         ratings: shape (items, raters); True, False, or missing (None, NaN).

@@ -1,7 +1,7 @@
-"""Serve a page that writes into a folder, one server per folder, by default on this machine only.
+"""Serve a page that writes into a folder, by default on this machine only.
 
-A page that other machines can reach requires a link with a secret for each reviewer, which also
-identifies them.
+Only one server per folder can run at a time. A page that other machines can reach is opened with a
+personal link for each reviewer; its secret also identifies the reviewer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ REVIEWER_COOKIE = "medprobe_reviewer"
 class ReviewAccess:
     """The reviewers of a folder and their secrets.
 
-    Secrets are stored in `reviewers.json`, readable by its owner only, so links survive a restart.
+    Secrets are stored in `reviewers.json`, which only its owner can read, so that links survive a
+    restart.
     """
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
@@ -47,13 +48,14 @@ class ReviewAccess:
         reviewers = list(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
         if not reviewers:
             raise BadInput(
-                "--reviewers: names no reviewer. Give the reviewers' names, separated by commas: each gets a "
+                "--reviewers: names no reviewer. Give the reviewers' names, separated by commas: "
+                "each gets a "
                 "personal link."
             )
         path = folder / REVIEWERS_FILE
         stored_keys: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         self._names = {stored_keys.get(name) or secrets.token_urlsafe(24): name for name in reviewers}
-        # Reviewers who are not named this time keep their links for the next.
+        # Reviewers who are not named this time keep their links.
         all_keys = dict(stored_keys) | {name: key for key, name in self._names.items()}
 
         def write(file: Path) -> None:
@@ -72,19 +74,19 @@ class ReviewAccess:
         return self._reviewer_of_key(cookies.get(REVIEWER_COOKIE, ""))
 
     def _reviewer_of_key(self, candidate: str) -> str | None:
-        # Compare with every key in constant time: the duration must not reveal a matching prefix.
+        # Compare every key in constant time, since the duration must not reveal a matching prefix.
         matches = [name for key, name in self._names.items() if hmac.compare_digest(key.encode(), candidate.encode())]
         return matches[0] if matches else None
 
     def guard(self, app: FastAPI, encrypted: bool) -> None:
         """Restrict an application to reviewers.
 
-        A link with a secret sets the cookie that every other request needs; requests without it
-        get 401.
+        A personal link sets the cookie that every other request needs; requests without it get
+        status 401.
 
         Args:
             app: the application.
-            encrypted: whether the page is served by HTTPS; the cookie is then sent by HTTPS only.
+            encrypted: True if the page is served by HTTPS; the cookie is then sent by HTTPS only.
         """
 
         @app.middleware("http")
@@ -122,7 +124,7 @@ def serve_page(
         build: builds the application.
         folder: folder that the page writes into; its lock `task` is held.
         task: name of the lock.
-        doing: first words of the line that is printed when the page is ready.
+        doing: first words of the line printed when the page is ready.
         port: TCP port.
         host: address to listen on; any other than 127.0.0.1 requires `reviewers`.
         reviewers: names of the reviewers; with names, only their personal links open the page.
@@ -134,7 +136,7 @@ def serve_page(
     """
     import uvicorn
 
-    # Drafts and images are confidential: no open page on a network.
+    # Drafts and images are confidential, so a page on a network must not be open to everybody.
     if host != LOOPBACK_HOST and not reviewers:
         raise BadInput(
             f'--host {host}: opens the page to other machines. Name the reviewers with --reviewers "Ada Byron,Bo Li".'
@@ -144,7 +146,8 @@ def serve_page(
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate)
         except ssl.SSLError:
             raise BadInput(
-                f"--certificate {certificate}: not a PEM file with a certificate and its private key. "
+                f"--certificate {certificate}: not a PEM file with a certificate and its private "
+                "key. "
                 "Put both into one file."
             ) from None
     if not folder.is_dir():
@@ -160,7 +163,8 @@ def serve_page(
             flush=True,
         )
 
-    # Fail before the page is built if the port cannot be used: uvicorn would only log it.
+    # Check the port before the page is built, because uvicorn would only log that it cannot be
+    # used.
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,1 +1,1 @@
-"""Questions, categories and failure patterns from a language model (MediConfusion, appendix A)."""
+"""Questions, categories, failure patterns and facts from captions, written by a language model."""

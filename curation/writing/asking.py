@@ -1,9 +1,9 @@
 """Prompt a language model and journal every reply as it arrives.
 
-An interrupted run resumes from the journal: no reply is paid for twice.
+An interrupted run resumes from the journal, so that no reply is paid for twice.
 
-See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to
-send (`models/http/chat_client.py`).
+See also: the prompts (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to
+send texts to a server (`eval_harness/models/http/chat_client.py`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class AskSettings:
-    """How a model is asked.
+    """Settings of requests to a model.
 
-    The paper states no temperature; 1.0 is the API's default and makes a second try differ.
+    The paper states no temperature; 1.0 is the API's default, and lets a second try give another
+    reply.
     """
 
     tries: int = 3
@@ -53,7 +54,7 @@ class AskSettings:
     price: tuple[float, float] | None = None
     """Price per million input and output tokens."""
     send: bool = False
-    """Whether texts may be sent to a server that is not on this machine."""
+    """True if texts may be sent to a server that is not on this machine."""
 
 
 @dataclass
@@ -61,10 +62,10 @@ class Replies(Generic[Parsed]):
     """Outcome of each prompt.
 
     Attributes:
-        good: parsed good replies.
-        unresolved: newest journal entry of prompts without a good reply (`failed`: no server
-            answered in this run).
-        tried: number of tries.
+        good: prompt id -> parsed reply, for prompts with a valid reply.
+        unresolved: prompt id -> newest journal entry, for prompts without a valid reply (status
+            `failed`: the server did not answer in this run).
+        tried: prompt id -> number of replies so far.
     """
 
     good: dict[str, Parsed] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Replies(Generic[Parsed]):
     tried: Counter[str] = field(default_factory=Counter)
 
     def is_open(self, key: str, number: int) -> bool:
-        """Whether a prompt is still to be asked.
+        """Return True if a prompt needs a further try.
 
         Args:
             key: id of the prompt.
@@ -91,16 +92,17 @@ def ask_until_valid(
     desc: str,
     system: str | None = SYSTEM_PROMPT,
 ) -> Replies[Parsed]:
-    """Ask a model each prompt up to `asking.tries` times, until its reply is good.
+    """Send each prompt to a model until the reply is valid, up to `asking.tries` times.
 
-    Replies of this model in the journal count. A refusal of the model is a try; a failure of the
-    server is not: the next run asks again.
+    Earlier replies of this model in the journal count as tries. So does a refusal by the model, but
+    not a failure of the server; the next run repeats such a request.
 
     Args:
         model: the language model.
         prompts: id -> text.
-        parse: id, journal entry -> the parsed reply, or None if it is not good.
-        asking: how the model is asked.
+        parse: called with a prompt's id and a journal entry; returns the parsed reply, or None if
+            it is not valid.
+        asking: settings of the requests.
         journal: file of the replies.
         desc: label of the progress bar.
         system: system message.
@@ -115,7 +117,7 @@ def ask_until_valid(
 
     def add_entry(entry: dict[str, Any]) -> None:
         key = entry["id"]
-        # The journal may have replies to other prompts, and of other models.
+        # The journal may also contain replies to other prompts or from other models.
         if key not in prompts or key in replies.good or entry["model"] != model.name:
             return
         replies.unresolved[key] = entry
@@ -129,7 +131,7 @@ def ask_until_valid(
     for entry in read_journal(journal):
         if entry["status"] != "failed":
             add_entry(entry)
-    # Each round asks all open prompts, so that requests run concurrently.
+    # Each round sends all open prompts, so that requests run concurrently.
     for number in range(asking.tries):
         open_prompts = {key: text for key, text in prompts.items() if replies.is_open(key, number)}
         if open_prompts:
@@ -155,7 +157,7 @@ def _request_replies(
     desc: str,
     system: str | None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield each reply's journal entry once it is written."""
+    """Send prompts to a model; yield the journal entry of each reply once it is written."""
     if getattr(model, "is_api", False):
         volume = (
             f"{len(prompts):,} texts ({desc}: prompts with what they are about; "
@@ -172,7 +174,8 @@ def _request_replies(
         "temperature": asking.temperature,
         "seed": asking.seed,
     }
-    # The number of the try is the sample: a server's cache must not repeat the last reply.
+    # The try is passed as the sample's number, so that a server's cache does not repeat the last
+    # reply.
     requests = [
         Request(
             key,
@@ -215,19 +218,19 @@ def ask_once(
     desc: str,
     system: str | None = SYSTEM_PROMPT,
 ) -> dict[str, dict[str, Any]]:
-    """Ask a model each prompt once, unless the journal has its reply.
+    """Send each prompt to a model once, unless the journal has a reply to it.
 
     Args:
         model: the language model.
         prompts: id -> text.
-        asking: how the model is asked; its `tries` are ignored.
+        asking: settings of the requests; `tries` is ignored.
         journal: file of the replies.
         desc: label of the progress bar.
         system: system message.
 
     Returns:
-        Id -> journal entry, without prompts that no server answered; the next call asks these
-        again.
+        Id -> journal entry. Prompts that the server did not answer are left out; the next call
+        sends them again.
     """
     journal.parent.mkdir(parents=True, exist_ok=True)
     replies = ask_until_valid(

@@ -1,13 +1,15 @@
 """Extract facts from captions with a language model (ProbMed, section 3).
 
-The facts are organ, modality, findings with positions, and findings declared absent. The paper had
-GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `CAPTION_PROMPT` is ours.
+The facts are organ, modality, findings with positions, and findings declared absent. The authors
+had GPT-4 analyze captions "using few-shot prompting" but did not publish their prompt;
+`CAPTION_PROMPT` is ours.
 
 Model output is not ground truth: a finding or position is rejected if its words are not in the
-caption or if the caption denies it. The rest goes into a table with a column `reviewed`, which a
-person fills in; `medprobe curate probe` refuses a table with unreviewed rows.
+caption or if the caption denies it. The other facts are written to a table with a column
+`reviewed`, which a person fills in; `medprobe curate probe` refuses a table with unreviewed rows.
 
-See also: asking (`asking.py`), the questions about such a table (`custom_sets/probing.py`).
+See also: requests to the model (`asking.py`), the questions made from such a table
+(`custom_sets/probing.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def _normalize_text(value: object) -> str:
 
 
 TermName = Annotated[str, BeforeValidator(_normalize_text), Field(min_length=1, pattern="^[^;|]*$")]
-"""A name without the separators of the table's cells."""
+"""A name that contains no separator of the table's cells (; or |)."""
 
 
 class NamedFinding(BaseModel):
@@ -98,23 +100,23 @@ def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
         caption: the caption.
 
     Returns:
-        The columns organ to absent, or None if the reply is not valid or goes beyond the caption.
+        Values of the columns organ, modality, findings, positions and absent; None if the reply is
+        not valid or states more than the caption does.
 
-    >>> reply = '{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding":
-    "mass"}]}'
+    >>> reply = '{"organ": "chest", "modality": "CT", "findings": [{"finding": "mass"}]}'
     >>> parse_facts(reply, "Chest CT: a mass.")
     {'organ': 'chest', 'modality': 'CT', 'findings': 'mass', 'positions': '', 'absent': ''}
     """
     raw_facts = parse_json_object(reply.rpartition("</think>")[2]) or {}
     try:
-        # Null or empty means absent: the defaults apply.
+        # Fields that are null or empty count as missing, so that their defaults apply.
         facts = CaptionFacts.model_validate(
             {name: value for name, value in raw_facts.items() if value},
         )
     except ValidationError:
         return None
     names, positions = ([getattr(finding, part) for finding in facts.findings] for part in ("finding", "position"))
-    # Normal and with findings, or neither: contradictory.
+    # A normal image has no findings, and any other image has some.
     if facts.normal == bool(names):
         return None
     if facts.normal and not any(kind in ("normal", "negated") for kind, _ in find_cues(caption)):
@@ -144,7 +146,7 @@ def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
 
 def parse_json_object(reply: str) -> dict[str, Any] | None:
     """Return the first JSON object in a reply, or None."""
-    # A hostile reply could have very many openings: each costs a parse.
+    # A hostile reply could contain very many opening braces, each of which costs a parse.
     for start in islice(re.finditer(r'\{\s*"', reply), 20):
         try:
             document, _ = json.JSONDecoder().raw_decode(reply, start.start())
@@ -159,15 +161,15 @@ def _singular_words(text: str) -> set[str]:
 
 
 def caption_stance(finding: str, caption: str) -> str:
-    """Classify what a caption says about a finding that it names in these words.
+    """Classify what a caption says about a finding.
 
     Args:
         finding: the finding.
         caption: the caption.
 
     Returns:
-        `stated`, `denied`, `doubted` (uncertain, past, or several of these), or "" if the caption
-        uses other words for it.
+        `stated`, `denied`, `doubted` (uncertain, past, or different in several places), or "" if
+        the caption does not contain the finding in these words.
 
     >>> caption_stance("effusion", "No effusion."), caption_stance("edema", "Cannot exclude edema.")
     ('denied', 'doubted')
@@ -178,7 +180,7 @@ def caption_stance(finding: str, caption: str) -> str:
     stances = set()
     for sentence in re.split(r"[.;](?=\s|$)|\n", caption):
         for match in re.finditer(rf"\b{words}\w*", sentence, re.IGNORECASE):
-            # What follows the finding's own clause is about something else: "a mass without edema".
+            # Words after the finding's clause are about something else: "a mass without edema".
             following = re.split(
                 r"[,(]|\b(?:with|without|and|but|no|while|in)\b",
                 sentence[match.end() :],
@@ -189,10 +191,11 @@ def caption_stance(finding: str, caption: str) -> str:
 
 
 TRAILING_NEGATION = re.compile(
-    r"\bnot(?: \w+)? (?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
+    r"\bnot(?: \w+)? "
+    r"(?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
     r"apparent)\b|\b(?:absent|negative|none)\b|^no$"
 )
-"""Negations that follow their finding; "is not displaced" is not one."""
+"""Negations that follow their finding; "is not displaced" does not deny a finding."""
 UNCERTAIN_CUE = re.compile(
     r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b",
     re.IGNORECASE,
@@ -204,7 +207,7 @@ def _context_stance(preceding: str, following: str) -> str:
     cues = [find_cues(preceding), find_cues(following)]
     is_negated = [any(kind in ("negated", "normal") for kind, _ in side_cues) for side_cues in cues]
     denied = is_negated[0] or bool(TRAILING_NEGATION.search(normalize_term(following)))
-    # "no effusion or edema": in a denial, "or" lists findings.
+    # "No effusion or edema": in a denial, "or" lists findings and does not express doubt.
     other_cues = {cue for side_cues in cues for kind, cue in side_cues if kind not in ("negated", "normal")} - (
         {"or"} if denied else set()
     )
@@ -219,28 +222,29 @@ def extract_captions(
     out: Path,
     asking: AskSettings,
 ) -> dict[str, int]:
-    """Ask a model about each caption of a table, and write the facts as a CSV.
+    """Have a model extract facts from each caption of a table, and write them to a CSV.
 
-    Rows that `out` already has stay as they are: what a person corrected or reviewed is never asked
-    again. Replies are journaled next to `out` (.captions.jsonl), so an interrupted run asks nothing
-    twice.
+    Rows that `out` already has stay as they are, since a person may have corrected or reviewed
+    them. Replies are journalled next to `out` (.captions.jsonl), so that a run that was interrupted
+    repeats no request.
 
     Args:
-        table: columns of `image_table.read_image_table`.
+        table: a table with the columns of `image_table.read_image_table`.
         model: the language model.
         out: table to write (.csv).
-        asking: how the model is asked.
+        asking: settings of the requests.
 
     Returns:
-        Counts: kept (rows of earlier calls), read, refused, no_reply, no_caption.
+        Counts: kept (rows of earlier calls), read (new rows), refused (no valid reply), no_reply
+            (the server failed), no_caption.
 
     Raises:
-        BadInput: `out` is not such a table.
+        BadInput: `out` exists but is not a table that this function wrote.
     """
     finished_rows = _read_finished_rows(out)
     rows = table.to_dict("records")
     captions = {row["image"]: join_lines(row["caption"]) for row in rows if row["caption"].strip()}
-    # Equal captions share an id, so they are asked once.
+    # Equal captions share an id, so that each is sent only once.
     ids = {
         image: json.dumps(caption, ensure_ascii=False)
         for image, caption in captions.items()
@@ -292,6 +296,7 @@ def _read_finished_rows(out: Path) -> dict[str, dict[str, Any]]:
     if not set(CAPTION_COLUMNS) <= set(table.columns):
         raise BadInput(
             f"{out}: is not a table of this command "
-            f"(it lacks {', '.join(set(CAPTION_COLUMNS) - set(table.columns))}). Give another --out."
+            f"(it lacks {', '.join(set(CAPTION_COLUMNS) - set(table.columns))}). Give another "
+            "--out."
         )
     return {row["image"]: row for row in table_rows(table.fillna("").astype(str))}

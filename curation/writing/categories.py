@@ -1,7 +1,7 @@
-"""Image categories and failure patterns from a language model (MediConfusion, appendix A.2, A.3).
+"""Have a language model categorize images and describe failure patterns (MediConfusion, A.2, A.3).
 
-`categories.json` in a questions folder has the list of categories and each image's. A reply that
-names anything outside the list is rejected, never guessed.
+`categories.json` in a questions folder has the list of categories, and the categories of each
+image. A reply that names anything outside the list is rejected; no category is guessed from it.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def discover_categories(
         drafts: drafts of the pairs.
         model: the language model.
         out: questions folder, for the journal.
-        asking: how the model is asked; its seed draws the captions.
+        asking: settings of the requests; the seed decides which captions are drawn.
 
     Returns:
         Names of two or more categories.
 
     Raises:
-        BadInput: no reply lists any.
+        BadInput: no reply lists two or more categories.
     """
     captions = sorted(set(image_captions(drafts).values()))
     chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:MAX_PROMPT_TEXTS]
@@ -81,10 +81,11 @@ def discover_categories(
 
 
 def _parse_heading(line: str) -> str | None:
-    """Return the category in a list item or heading: words before a colon, bracket or dash."""
+    """Return the category in a list item or heading: the words before a colon, bracket or dash."""
     match = re.match(r"\s*(?:(?:[#*\-•]+|\d+[.)])\s+(.*)|(\*\*.+\*\*.*))$", line)
     text = re.split(r"[:(]| [-–—] ", (match[1] or match[2]).replace("*", ""))[0].strip(" .") if match else ""
-    # No digits, at most five words, and not "Caption ...": a model may repeat the captions.
+    # A model may repeat the captions, so a category has no digits, at most five words, and does not
+    # begin with "Caption".
     return text if re.fullmatch(r"(?!(?i:caption))[^\d\s]+(?: [^\d\s]+){0,4}", text) else None
 
 
@@ -96,7 +97,7 @@ def parse_categories(reply: str, choices: list[str]) -> list[str]:
         choices: the list of categories.
 
     Returns:
-        Categories in the reply's order; empty if the reply has anything else.
+        Categories in the order of the reply; empty if the reply contains anything else.
 
     >>> parse_categories("Head and Neck, Vascular.", ["Vascular", "Head and Neck"])
     ['Head and Neck', 'Vascular']
@@ -123,18 +124,18 @@ def categorize_images(
         drafts: drafts of the pairs.
         model: the language model.
         out: questions folder.
-        asking: how the model is asked.
+        asking: settings of the requests.
         choices: the categories; the paper's by default.
 
     Returns:
-        The document: `categories`; `images` (image -> categories); `refused` (image -> last reply,
-        if no reply was from the list; a reviewer categorizes it); `unasked` (images without any
-        reply).
+        The content of categories.json: `categories` (the list), `images` (image -> its categories),
+        `refused` (image -> last reply, for images without a valid reply; a reviewer categorizes
+        them), and `unasked` (images without any reply).
     """
     choices = choices or list(PROMPT_CATEGORIES)
     journal = out / "categories.jsonl"
     captions = image_captions(drafts)
-    # The id is the content of the question, so another list or caption is asked again.
+    # The id contains the list and the caption, so that a change of either leads to a new request.
     ids = {image: json.dumps([choices, caption], ensure_ascii=False) for image, caption in captions.items()}
     prompts = {
         ids[image]: fill_template(
@@ -177,14 +178,14 @@ def load_categories(folder: Path) -> dict[str, list[str]]:
 def find_patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: AskSettings) -> str:
     """Have a model describe failure patterns in a random sample of at most 100 pairs.
 
-    The prompt mentions options, but its placeholder is only for the question: the options follow
-    the question on the same line.
+    The paper's prompt mentions options but has a placeholder for the question only, so the options
+    are put after the question on the same line.
 
     Args:
         drafts: drafts of the pairs.
         model: the language model.
         out: questions folder; the reply is written to its patterns.md.
-        asking: how the model is asked; its seed draws the pairs.
+        asking: settings of the requests; the seed decides which pairs are drawn.
 
     Returns:
         The reply.
@@ -217,7 +218,7 @@ def _ask_single_prompt(
     out: Path,
     asking: AskSettings,
 ) -> Parsed:
-    """Return a parsed good reply to one prompt, from the journal if the same was asked before."""
+    """Return the parsed valid reply to a prompt, from the journal if it was sent before."""
     key = f"{task} {hashlib.sha256(prompt.encode()).hexdigest()[:16]}"
 
     def parse_entry(_: str, entry: dict[str, Any]) -> Parsed | None:
@@ -236,6 +237,7 @@ def _ask_single_prompt(
         return replies.good[key]
     entry = replies.unresolved[key]
     raise BadInput(
-        f"{task}: the model gave no usable reply ({(entry['error'] or entry['reply'] or entry['status'])[:120]}). "
+        f"{task}: the model gave no usable reply "
+        f"({(entry['error'] or entry['reply'] or entry['status'])[:120]}). "
         "Run the command again if the server failed; otherwise give another --model or --seed."
     )

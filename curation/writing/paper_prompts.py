@@ -1,7 +1,8 @@
-"""The prompts of MediConfusion's curation as printed in its appendix A (ICLR 2025).
+"""The prompts of MediConfusion's curation, as printed in its appendix A (ICLR 2025).
 
-The paper's bold placeholders are in **CAPITALS**. Line breaks due to the page's width are joined.
-In A.2 the closing quotation mark after "Other" has no opening one and is omitted.
+Placeholders, which the paper prints in bold, are written as **CAPITALS**. Line breaks due to the
+width of the page are removed. In A.2, a closing quotation mark after "Other" that was never opened
+is omitted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Also, please provide the correct answers to the question for the images correspo
 Image1: <ANSWER>
 Image2: <ANSWER>
 Aim for simple, efficient and concise questions to best test someone's knowledge and understanding of the underlying concepts."""  # noqa: E501
-"""Appendix A.1: one question for one confusing pair."""
+"""Appendix A.1: the prompt for a question about a confusing pair."""
 
 DISCOVER_PROMPT = """I have several medical images related to radiology that each one has a corresponding caption. I have listed the captions below. Can you go through the captions and categorize them? Please focus on the general categories.
 **CAPTIONS**"""  # noqa: E501
@@ -36,7 +37,7 @@ DISCOVER_PROMPT = """I have several medical images related to radiology that eac
 CATEGORY_PROMPT = """Caption: **IMAGE CAPTION**
 The above caption describes a radiology image. To which of the following categories does this image belong? You should only name the category, and you do not need to specify your reasoning.
 Categories: **CATEGORIES**"""  # noqa: E501
-"""Appendix A.2, second prompt; the paper's list is in `PROMPT_CATEGORIES`."""
+"""Appendix A.2, second prompt; `PROMPT_CATEGORIES` is the paper's list of categories."""
 
 PROMPT_CATEGORIES = (
     "Cerebral", "Spinal", "Cardiac", "Gastrointestinal", "Musculoskeletal", "Vascular", "Pulmonary", "Head and Neck", "Breast", "Other",
@@ -51,7 +52,7 @@ PATTERN_PAIR = """Pair **NUMBER**
 First image description: **IMAGE 1 CAPTION**
 Second image description: **IMAGE 2 CAPTION**
 Confusing multiple choice question: **QUESTION**"""
-"""Appendix A.3, one block."""
+"""Appendix A.3: the block for one pair."""
 
 MAX_PROMPT_TEXTS = 100
 """Maximum number of captions (A.2) or pairs (A.3) in one prompt."""
@@ -60,19 +61,21 @@ MAX_PROMPT_TEXTS = 100
 def fill_template(template: str, **values: str) -> str:
     """Replace the placeholders of a template.
 
-    All are replaced in one pass: placeholders in a value stay as they are.
+    All placeholders are replaced in one pass, so that text in a value that looks like a placeholder
+    stays.
 
     Args:
         template: text with placeholders **NAME**.
-        values: name -> value; the name in lower case, with `_` for a space.
+        values: value of each placeholder; names are in lower case, with `_` for a space.
 
-    >>> fill_template(PATTERN_PAIR, number="0", image_1_caption="x", image_2_caption="y",
-    question="z").splitlines()[0] 'Pair 0'
+    >>> values = {"image_1_caption": "x", "image_2_caption": "y", "question": "z"}
+    >>> fill_template(PATTERN_PAIR, number="0", **values).splitlines()[0]
+    'Pair 0'
     """
     by_name = {name.upper().replace("_", " "): value for name, value in values.items()}
     return re.sub(r"\*\*([A-Z0-9 ]+)\*\*", lambda match: by_name[match.group(1)], template)
 
 
 def join_lines(text: str) -> str:
-    """Join the lines of a text: its line breaks would look like the prompt's own."""
+    """Join the lines of a text, since its line breaks would look like those of the prompt."""
     return " ".join(text.split())

@@ -1,11 +1,11 @@
 """Have a language model write one question per confusing pair, and check it.
 
-The prompt is A.1 of MediConfusion (section 2.2). If the check fails, the model is asked again.
+The prompt is that of MediConfusion's appendix A.1 (section 2.2). If a question fails the checks,
+the prompt is sent again.
 
-A questions folder has `journal.jsonl` (every reply as it arrives: an interrupted run resumes and
-pays for nothing twice), `drafts.parquet` (the pairs that have a question; a question never
-changes, because reviewers work on it) and `funnel.json` (number of pairs dropped at each step,
-tokens, cost).
+A questions folder has `journal.jsonl` (every reply as it arrives, so that an interrupted run
+resumes and pays for nothing twice), `drafts.parquet` (the pairs with a question; once reviews
+exist, no question changes) and `funnel.json` (number of pairs dropped at each step, tokens, cost).
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from dataset_builders.files import lock_folder, replace_file, write_json
 from dataset_builders.journal import read_journal
 
 COPIED_IN_QUESTION, COPIED_IN_OPTION = 10, 15
-"""Number of consecutive words of a caption that count as copied.
+"""Number of consecutive words of a caption that a question or an option may not repeat.
 
-An option may quote a finding: of the 352 options that the paper's prompt gave (dataset.json,
-AI_option_*), none repeats 15 words of a caption, and no question 10."""
+An option may quote a finding, so its limit is higher. Of the 352 options that the paper's prompt
+produced (dataset.json, AI_option_*), none repeats 15 words of a caption, and none of the questions
+repeats 10.
+"""
 LENGTH_RATIO, LENGTH_GAP = 3.0, 40
-"""An option that exceeds the other by both this factor and this many characters stands out."""
+"""An option counts as conspicuously long if it is longer than the other by this factor and by this
+many characters.
+"""
 
 REPLY_FIELDS = ("question", "option1", "option2", "image1", "image2")
 _FIELD = re.compile(
@@ -41,7 +45,8 @@ _FIELD = re.compile(
 _NUMBERED = re.compile(r"(?:option\s*)?([12])(?:\s*[.:)–-]\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _REFERENCE = re.compile(
     r"\b(?:image|picture|figure|scan|radiograph|caption)s?\s*(?:[12]\b|one\b|two\b|[ab]\b)"
-    r"|(?<!weighted )\bimages\b|\b(?:both|two|first|second|other) (?:image|picture|scan|case|patient)s?\b"
+    r"|(?<!weighted )\bimages\b|\b(?:both|two|first|second|other) "
+    r"(?:image|picture|scan|case|patient)s?\b"
     r"|\bcompar(?:e|ed|es|ing|ison)\b|\bthan the other(?: one)?\s*(?:[?.]|$)|\bcaptions?\b"
     r"|\bdescriptions?\b|\bunlike\b|\brespectively\b",
     re.IGNORECASE,
@@ -64,14 +69,14 @@ class Draft:
 def parse_draft(reply: str) -> tuple[Draft | None, list[str]]:
     """Parse the first complete question in a reply.
 
-    Bold, list markers, letter case, blank lines, text around the fields, and answers given as
-    "Option 1" instead of its text are accepted.
+    The parser accepts bold text, list markers, any letter case, blank lines, text around the
+    fields, and "Option 1" instead of the option's text.
 
     Args:
         reply: the model's reply; text before a last </think> is ignored.
 
     Returns:
-        The draft and no reasons, or None and the reasons.
+        The draft and an empty list, or None and the reasons why the reply is not valid.
     """
     fields: dict[str, str] = {}
     last_field = ""
@@ -109,7 +114,8 @@ def parse_draft(reply: str) -> tuple[Draft | None, list[str]]:
 def _strip_markup(text: str) -> str:
     """Remove Markdown and quotation marks around a text."""
     text = " ".join(text.replace("**", "").strip().strip("*_`").split()).strip('"“” ')
-    # The prompt shows its placeholders as <ANSWER>; a single bracket means "less" or "more".
+    # The prompt shows placeholders as <ANSWER>, so models may keep the brackets; a single < or > is
+    # part of the text ("less than").
     return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
 
 
@@ -120,10 +126,10 @@ def _normalize_option(text: str) -> str:
 def _match_answer(answer: str, options: tuple[str, str]) -> int | None:
     """Return the index of the option that an answer names by text or number.
 
-    None if it names neither, or if text and number name different options.
+    Returns None if it names neither, or if its text and its number name different options.
     """
     texts = [_normalize_option(option) for option in options]
-    if _normalize_option(answer) in texts:  # before numbers: an option may be a number
+    if _normalize_option(answer) in texts:  # compare texts before numbers, since an option may be a number
         return texts.index(_normalize_option(answer))
     match = _NUMBERED.fullmatch(answer.strip())
     if not match:
@@ -169,7 +175,7 @@ def _folded_text(text: str) -> str:
 
 
 def _copies_caption(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> bool:
-    """Whether a text repeats `length` consecutive words of a caption."""
+    """Return True if a text repeats `length` consecutive words of a caption."""
     for text in texts:
         words = _folded_text(text).split()
         runs = [f" {' '.join(words[start : start + length])} " for start in range(len(words) - length + 1)]
@@ -182,7 +188,7 @@ REPLIES_FILE = "journal.jsonl"
 DRAFTS_FILE = "drafts.parquet"
 FUNNEL_FILE = "funnel.json"
 REVIEWS_FILE = "reviews.jsonl"
-"""Log of the reviews; once it exists, no question may change."""
+"""Journal of the reviews; once it exists, no question may change."""
 PAIR_COLUMNS = ("image_1", "image_2", "caption_1", "caption_2")
 
 
@@ -191,22 +197,23 @@ def write_questions(
 ) -> dict[str, Any]:
     """Have a model write a question for each pair whose captions are both long enough.
 
-    A pair is asked about up to `asking.tries` times until its question is good. Refusals of the
-    model count as tries; failures of the server do not, and the next run asks again. A pair that
-    has a question keeps it, and its letters; another model is asked again until there are reviews.
+    For each pair, the prompt is sent until the question passes the checks, up to `asking.tries`
+    times. A refusal by the model counts as a try; a failure of the server does not, and the next
+    run repeats the request. A pair that has a question keeps it, with its letters. Only before the
+    first review may a run with another model replace the questions.
 
     Args:
         pairs: columns i, j, sim_med, sim_gen, image_1, image_2.
         captions: image -> caption.
         model: the language model.
         out: questions folder.
-        asking: how the model is asked.
+        asking: settings of the requests.
 
     Returns:
-        The funnel's counts.
+        The counts in funnel.json.
 
     Raises:
-        BadInput: there are no pairs, or a draft of `out` is about other images or captions.
+        BadInput: there are no pairs, or a draft in `out` is about different images or captions.
     """
     if not len(pairs):
         raise BadInput(
@@ -224,7 +231,7 @@ def write_questions(
 
     with lock_folder(out, "write"):
         drafted = {row["pair_id"]: row for row in table_rows(read_drafts(out))} if (out / DRAFTS_FILE).is_file() else {}
-        # Before the first review, another model may replace the drafts.
+        # Before the first review, a run with another model replaces the drafts.
         if not (out / REVIEWS_FILE).is_file():
             drafted = {key: row for key, row in drafted.items() if row["model"] == model.name}
         for key in candidates.keys() & drafted.keys():
@@ -233,7 +240,7 @@ def write_questions(
                     f"{out}: the question on pair {key} is on other images or captions. Give another --out.",
                 )
 
-        # The id is the content of the question, so another caption is asked again.
+        # The id covers the captions, so that a pair with a changed caption gets a new request.
         open_rows = {_prompt_id(row): row for key, row in candidates.items() if key not in drafted}
         prompts = {
             key: fill_template(
@@ -261,8 +268,8 @@ def write_questions(
             new_rows,
             key=lambda key: hashlib.sha256(f"{asking.seed} {key}".encode()).digest(),
         ):
-            # Option A is correct for image 1 in every second pair, so that no position gives the
-            # answer away.
+            # Option A is correct for image 1 in half of the pairs, so that its position does not
+            # give the answer away.
             letter = "A" if letter_counts["A"] <= letter_counts["B"] else "B"
             letter_counts[letter] += 1
             new_rows[key] |= _order_options(replies.good[key], letter)
@@ -275,7 +282,7 @@ def write_questions(
         reasons = Counter(judge(key, entry)[1] for key, entry in replies.unresolved.items())
         entries = read_journal(out / REPLIES_FILE)
         tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
-        # The journal includes replies of earlier runs: so does the cost.
+        # The journal includes the replies of earlier runs, so the cost includes theirs.
         price_in, price_out = asking.price or (0, 0)
         cost = round((tokens_in * price_in + tokens_out * price_out) / 1e6, 4)
         funnel = {
@@ -298,13 +305,13 @@ DRAFT_COLUMNS = ("model", "question", "option_A", "option_B", "correct_1", "corr
 
 
 def _prompt_id(row: dict[str, Any]) -> str:
-    """Return the journal's id of a pair: its own id with a digest of its images and captions."""
+    """Return a pair's id in the journal: its own id and a digest of its images and captions."""
     content = "\0".join(row[column] for column in PAIR_COLUMNS)
     return f"{row['pair_id']} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
 def _judge_reply(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
-    """Return the draft in a journal entry, or None and a short reason."""
+    """Return (draft, "") for a valid reply in a journal entry; otherwise (None, short reason)."""
     if entry["status"] in ("refused", "failed"):
         return None, "refused by the model" if entry["status"] == "refused" else "no reply from the server"
     draft, problems = parse_draft(entry["reply"])
@@ -314,7 +321,9 @@ def _judge_reply(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draf
 
 
 def _order_options(draft: Draft, letter: str) -> dict[str, str]:
-    """Return question, options and correct letters of a draft; `letter` is that of image 1."""
+    """Return a draft's question, its ordered options and correct letters.
+
+    `letter` is the correct letter for image 1."""
     option_1, option_2 = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
     option_a, option_b = (option_1, option_2) if letter == "A" else (option_2, option_1)
     return {
@@ -335,7 +344,8 @@ def read_drafts(folder: Path) -> pd.DataFrame:
     """Read the drafts of a questions folder. Raises BadInput if there are none."""
     if not (folder / DRAFTS_FILE).is_file():
         raise BadInput(
-            f"{folder}: contains no {DRAFTS_FILE}. Make it with `medprobe curate write PAIRS --table TABLE "
+            f"{folder}: contains no {DRAFTS_FILE}. Make it with `medprobe curate write PAIRS "
+            "--table TABLE "
             f"--model NAME --out {folder}`."
         )
     return pd.read_parquet(folder / DRAFTS_FILE)

@@ -86,7 +86,7 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
         )
         options = ("--unrelated-by", "organ", "--table", tmp_path / "table.csv")
         with pytest.raises(
-            BadInput, match=r"text alone gives answers away \(27 of 27 right without the image, where 7 are by"
+            BadInput, match=r"text alone gives answers away \(27 of 27 correct without the image, 7 expected by"
         ):
             curate(*command, "--out", out, *options)
         options = (*options, "--accept-text-alone")
@@ -275,10 +275,10 @@ def test_a_table_of_images_becomes_probes_with_adversarial_counterparts(images, 
     [
         (("5.png", "spine", "CT", "mass", "upper;lower", "", ""), "1 findings and 2 positions"),
         (("5.png", "spine", "", "mass", "", "", ""), "no image, organ or modality"),
-        (("0.png", "brain", "MRI", "mass", "", "", ""), "has a row already"),
+        (("0.png", "brain", "MRI", "mass", "", "", ""), "already has a row"),
         (("5.png", "spine", "CT", "mass;normal", "", "", ""), "is normal and has findings"),
         (("5.png", "spine?", "CT", "mass", "", "", ""), "not a plain organ"),
-        (("12.png", "spine", "CT", "mass", "", "", ""), "are not files"),
+        (("12.png", "spine", "CT", "mass", "", "", ""), "are not in the folder"),
     ],
 )
 def test_invalid_rows_of_a_probe_table_are_named(images, probe_table, tmp_path, row, message):

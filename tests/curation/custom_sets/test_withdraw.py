@@ -133,7 +133,7 @@ def test_withdrawing_removes_one_patient_and_changes_no_other(custom_set, by, tm
     if family == "probmed":
         rows = json.loads((out / "probmed.json").read_text())
         assert manifest["text_only_majority"] == text_only_accuracy(rows)
-    with pytest.raises(BadInput, match="no image is of that group"):
+    with pytest.raises(BadInput, match="no image belongs to that group"):
         withdraw_group(out, "Patient 3")
 
 
@@ -198,7 +198,7 @@ def test_withdrawn_patients_do_not_return_and_leave_runs(custom_set, tmp_path):
 
 def test_other_folders_are_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(BadInput, match="is not a set"):
+    with pytest.raises(BadInput, match="not a set"):
         withdraw_group(tmp_path, "x")
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
