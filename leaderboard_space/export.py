@@ -141,7 +141,7 @@ def table_file(table: Table, name: str, form: str) -> dict[str, str]:
 def leaderboard_table(section: Section, standings: Standings, branches: Sequence[TreePath]) -> Table:
     """Convert standings to plain rows, with everything that the numbers depend on."""
     selection = format_selection(branches)
-    # The arms are compared on the whole set only.
+    # Runs with wrong or no images are compared on the whole set only.
     seen = {} if branches else metric_sights(section, standings.metric)
     rows = []
     for row in standings.rows:
@@ -168,7 +168,7 @@ def leaderboard_table(section: Section, standings: Standings, branches: Sequence
 
 
 def _store_columns(row: Row) -> dict[str, Any]:
-    """Group, account, acceptance, withdrawal and notes of a result."""
+    """Return the columns on a result's group, account, acceptance, withdrawal and notes."""
     provenance, result = row.entry.provenance, row.entry.result
     acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     return {

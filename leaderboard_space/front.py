@@ -44,8 +44,8 @@ T = TypeVar("T")
 SEARCHED_TERM_KINDS = ("finding", "organ", "technique", "region", "site")
 """Kinds of vocabulary terms that are searchable besides topics and labels."""
 MAX_QUERY_LENGTH = 100
-"""Characters of a query that are used: each of its words is compared with every word of the
-index."""
+"""Maximum number of characters of a query that are used: each of its words is compared with every
+word of the index."""
 
 
 class OverviewPages:
@@ -67,8 +67,8 @@ class OverviewPages:
         queries = [
             parse_query(self.board, {"format": section.family, "section": section.key}) for section in official_sections
         ]
-        # The query's own section: news may have come in between, and a result must not stand under
-        # the section before it.
+        # Use the section of each query: if the store has changed meanwhile, results must not be
+        # listed under the earlier version of their section.
         return overview([(query.section, query.standings) for query in queries], snapshot)
 
     def page(self, request: Mapping[str, Any]) -> str:
@@ -148,8 +148,9 @@ class OverviewPages:
         return None
 
     def _sets(self, label: TopicLabel) -> list[LabelSet]:
-        """List the question sets with scores of a label, with standings by aspect: official ones
-        first, then by models.
+        """List the question sets that have scores on a label, with the standings in each aspect.
+
+        Official sets come first, then those with most models.
         """
         sets = []
         for section in self.board.snapshot.sections[label.family]:
@@ -353,10 +354,10 @@ def _names_in_query(query: str, candidates: Sequence[tuple[str, T]]) -> list[T]:
 
 
 def _vocabulary_hits(indexed_words: set[str]) -> list[Hit]:
-    """Index vocabulary terms that nothing else is called by.
+    """Index the vocabulary terms that have a name of their own among all entries.
 
     Each leads to its department, else its modality, else the topic of its body region.
-    `indexed_words`: words of all other entries.
+    `indexed_words` are the words of all other entries.
     """
     slugs = {word: slug for slug, topic in known_topics().items() for word in topic.synonyms}
     hits = []

@@ -20,7 +20,7 @@ from leaderboard_space.html import count, in_words, plural, score_text
 from leaderboard_space.sentences import EQUAL_TOLERANCE, RANDOM_RUN, format_chance, join_names
 
 MAX_NAMES = 3
-"""Models that a sentence names; more are counted."""
+"""Maximum number of models that a sentence names; if there are more, it states their number."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RankedModel:
         name: Name of the model or result.
         value: Its score.
         verdict: Its test against guessing; None if chance is not known.
-        first: First rank that it may hold; 0 without ranks.
+        first: Best rank that it may hold; 0 without ranks.
     """
 
     name: str
@@ -98,9 +98,9 @@ class TrustCounts:
 
 
 def board_headline(numbers: TrustCounts | None) -> str:
-    """The first sentence of the board.
+    """Write the first sentence of the board.
 
-    >>> board_headline(TrustCounts("tell two images apart", 14, 0, 9, "a coin flip"))
+     board_headline(TrustCounts("tell two images apart", 14, 0, 9, "a coin flip"))
     'Not yet. Of 14 models asked to tell two images apart, none beats a coin flip; nine do worse.'
     """
     if numbers is None:
@@ -117,20 +117,21 @@ def board_headline(numbers: TrustCounts | None) -> str:
 
 
 def _worse(worse: int, total: int) -> str:
-    """How many do worse than guessing, as the end of a sentence on how many beat it; "" if none
-    does."""
+    """Say how many do worse than guessing, to end a sentence on how many beat it; "" if none
+    does.
+    """
     many = "all" if worse == total else in_words(worse)
     return f"; {many} {'does' if worse == 1 else 'do'} worse" if worse else ""
 
 
 def compose_headline(facts: HeadlineFacts) -> str:
-    """The main finding: who scores highest, who may be as good, how many beat guessing."""
+    """Write the main finding: who scores highest, who may be as good, how many beat guessing."""
     parts = (facts.about and f"{facts.about}.", _leader(facts), _against_chance(facts))
     return " ".join(filter(None, parts))
 
 
 def _nothing(facts: HeadlineFacts) -> str:
-    """Why nothing is ranked."""
+    """Explain why nothing is ranked."""
     hidden = "The answer key of these questions is hidden, or none of them counts towards this score."
     small = f"Too few independent {facts.case}s to compare the {plural(facts.small, 'model')} here."
     reasons = (
@@ -147,7 +148,7 @@ def _nothing(facts: HeadlineFacts) -> str:
 
 
 def _leader(facts: HeadlineFacts) -> str:
-    """Who has the best score, and who else may be the best."""
+    """Say who has the best score, and who else may be the best."""
     if not facts.ranked:
         return _nothing(facts)
     best, many = facts.ranked[0], facts.plural
@@ -165,21 +166,24 @@ def _leader(facts: HeadlineFacts) -> str:
 
 
 def _rivals(rows: Sequence[RankedModel]) -> str:
-    """Which of the rows below the leader may be as good, as the end of a sentence; "" if none."""
+    """Say which rows below the leader may be as good, as the end of a sentence; "" if none."""
     rivals = [row.name for row in rows if row.first == 1]
     return f"; {_few(rivals, 'others')} may be as good" if rivals else ""
 
 
 def _few(names: Sequence[str], many: str) -> str:
-    """Up to `MAX_NAMES` names; of more, their number with what they are called (`many`)."""
+    """List up to `MAX_NAMES` names; if there are more, state their number ("four models").
+
+    `many` is the noun that follows the number.
+    """
     return join_names(names) if len(set(names)) == len(names) <= MAX_NAMES else f"{in_words(len(names))} {many}"
 
 
 def _against_chance(facts: HeadlineFacts) -> str:
-    """How many rows beat guessing; "" if that is not known of most."""
+    """Say how many rows beat guessing; "" if most of them are not tested."""
     verdicts = [row.verdict for row in facts.ranked if row.verdict is not None]
     better, total = verdicts.count("better"), len(verdicts)
-    # A count over a minority of the rows would read as one over all of them.
+    # A count over a minority of the rows would be read as a count over all of them.
     if 2 * total < len(facts.ranked) or not verdicts:
         return ""
     if total == 1:
@@ -194,7 +198,7 @@ def _against_chance(facts: HeadlineFacts) -> str:
 
 
 def empty_selection_headline(names: Sequence[str], labelled: bool, unprinted: Sequence[str] = ()) -> str:
-    """Why a selection of several facets has no result.
+    """Explain why a selection of several facets has no result.
 
     Args:
         names: The selected labels.
@@ -219,7 +223,7 @@ def empty_selection_headline(names: Sequence[str], labelled: bool, unprinted: Se
 
 
 def aspects_headline(label: str, aspects: Sequence[tuple[str, Sequence[RankedModel]]]) -> str:
-    """The headline of a label that is scored in several aspects.
+    """Write the headline of a label that is scored in several aspects.
 
     Args:
         label: The label.
@@ -247,7 +251,7 @@ def aspects_headline(label: str, aspects: Sequence[tuple[str, Sequence[RankedMod
 
 
 def _in_small_letters(label: str) -> str:
-    """A label within a sentence; abbreviations keep their capitals.
+    """Lower-case a label for use within a sentence; abbreviations keep their capitals.
 
     >>> [_in_small_letters(label) for label in ("Nuclear Medicine", "Chest X-ray", "Brain MRI")]
     ['nuclear medicine', 'chest X-ray', 'brain MRI']
@@ -256,7 +260,7 @@ def _in_small_letters(label: str) -> str:
 
 
 def model_headline(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
-    """The headline of a model's page: its verdict in each benchmark.
+    """Write the headline of a model's page: its verdict in each benchmark.
 
     Args:
         name: Name of the model.
@@ -279,7 +283,7 @@ def model_headline(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) ->
 
 
 def weakest_spot_sentence(label: str, benchmark: str, score: Score, metric: str = "") -> str:
-    """The weakest spot of a model, in a sentence.
+    """Describe the weakest spot of a model in a sentence.
 
     Args:
         label: What the model was tested on.
@@ -298,12 +302,12 @@ def weakest_spot_sentence(label: str, benchmark: str, score: Score, metric: str 
 
 
 def chance_name(family: str, metric: str) -> str:
-    """What chance is called in a sentence about this metric."""
+    """Return what chance is called in a sentence about this metric."""
     return board_spec(family).guesses.get(metric, "guessing")
 
 
 def comparator_name(row: Row, family: str, metric: str) -> str:
-    """What a row is compared with: the paper's random run, or what chance is called.
+    """Return what a row is compared with: the paper's random run, or what chance is called.
 
     Args:
         row: The row.
@@ -314,7 +318,7 @@ def comparator_name(row: Row, family: str, metric: str) -> str:
 
 
 def ranked_models(standings: Standings) -> tuple[RankedModel, ...]:
-    """The models that can be compared, best first."""
+    """List the models that can be compared, best first."""
     names = display_names([row.entry for row in standings.models])
     return tuple(
         RankedModel(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.best_rank or 0)
@@ -324,7 +328,7 @@ def ranked_models(standings: Standings) -> tuple[RankedModel, ...]:
 
 
 def leaderboard_headline(family: str, standings: Standings) -> str:
-    """The headline of a table of results. Baselines never count as models.
+    """Write the headline of a table of results. Baselines never count as models.
 
     Args:
         family: Key of the benchmark.
@@ -353,8 +357,7 @@ def leaderboard_headline(family: str, standings: Standings) -> str:
 
 
 def leaderboard_caption(family: str, standings: Standings, branches: Sequence[TreePath]) -> str:
-    """The text below the headline of a table: what the score is, how many cases, which questions,
-    and what the chart's marks mean.
+    """Write the text below a table's headline: score, number of cases, selection, and chart marks.
 
     Args:
         family: Key of the benchmark.
@@ -383,8 +386,7 @@ def leaderboard_caption(family: str, standings: Standings, branches: Sequence[Tr
 
 
 def _chart(standings: Standings, scores: Sequence[Score]) -> str:
-    """What the marks of the chart mean. Chance that is a paper's run of random answers is a sample
-    with an interval."""
+    """Explain the marks of the chart."""
     with_interval = [score.low is not None and score.high is not None for score in scores]
     bars = "; bars: 95% intervals" + ("" if all(with_interval) else " where known") if any(with_interval) else ""
     levels = {round(score.chance, 6) for score in scores if score.chance is not None}
@@ -392,7 +394,7 @@ def _chart(standings: Standings, scores: Sequence[Score]) -> str:
     guess = f"guessing ({format_chance(next(iter(levels)))})" if len(levels) == 1 else "guessing, which differs by row"
     where_known = " where known" if any(score.chance is None for score in scores) else ""
     marks = f"; dashed{where_known}: {guess}"
-    # A random run is a sample with an interval, so it is a band and not a line.
+    # A paper's random run is a sample with an interval, so it is drawn as a band, not as a line.
     if all(row.run is not None or is_random_run(row.entry.result) for row in tested):
         marks = f"; band: {RANDOM_RUN}, a sample of guessing, with its interval"
     return f"Dots: scores{bars}{marks if levels else ''}"

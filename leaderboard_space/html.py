@@ -1,5 +1,7 @@
-"""Turn texts and numbers into HTML. Everything from outside is escaped and cut to a length here,
-and numbers get sensible digits."""
+"""Turn texts and numbers into HTML.
+
+Here untrusted text is escaped and truncated, and numbers are rounded.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from eval_harness.store import formatting
 from eval_harness.store.formatting import format_score
 
 DEFAULT_MAX_LENGTH = 120
-"""Characters of a name or a note that are shown before an ellipsis."""
+"""Maximum number of characters shown of a name or a note, including the ellipsis."""
 MAX_CHOICE_LENGTH = 300
-"""Characters of a name that a field offers."""
+"""Maximum number of characters of a name that a form field offers."""
 
 INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters (except tab and line feed), lone surrogates, and marks that change the
@@ -27,8 +29,9 @@ between them."""
 
 
 def visible(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
-    """A text as a visitor sees it, and may send it back: invisible characters become boxes, long
-    texts are cut.
+    """Return a text as visitors see it, and may send it back.
+
+    Invisible characters are replaced by U+FFFD, and long texts are cut.
 
     Args:
         value: The text.
@@ -40,7 +43,7 @@ def visible(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
 
 
 def text(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
-    """A text as HTML: `visible`, and escaped.
+    """Return a text as HTML: made `visible`, then escaped.
 
     >>> text("<b>A</b>")
     '&lt;b&gt;A&lt;/b&gt;'
@@ -49,8 +52,9 @@ def text(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
 
 
 def is_shown_as(name: str, field: str) -> bool:
-    """True if `field` is the content of a field that offered `name`: browsers return visible text
-    without surrounding spaces.
+    """Return True if `field` is what a form field that offered `name` sends back.
+
+    Browsers return the visible text without surrounding spaces.
 
     >>> is_shown_as("\u202eName ", "\ufffdName"), is_shown_as("Name", "name")
     (True, False)
@@ -59,13 +63,16 @@ def is_shown_as(name: str, field: str) -> bool:
 
 
 def prose(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
-    """A sentence with names from outside, as HTML. A mark after right-to-left names keeps the
-    numbers and punctuation that follow on their side."""
+    """Return a sentence that contains untrusted names as HTML.
+
+    A direction mark after a right-to-left name keeps the numbers and punctuation that follow it in
+    their place.
+    """
     return RIGHT_TO_LEFT.sub(r"\g<0>&lrm;", text(value, max_length))
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A number with one digit; a dash if there is none. Numbers that round to zero have no sign.
+    """Format a number; a dash if there is none. Numbers that round to zero have no sign.
 
     Args:
         value: The number.
@@ -76,15 +83,16 @@ def number(value: float | None, digits: int = 1) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
-    # No "-0.0".
+    # Avoid "-0.0".
     value = value if round(value, digits) else 0.0
     formatted = f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
     return f"\N{MINUS SIGN}{formatted[1:]}" if formatted.startswith("-") else formatted
 
 
 def score_text(value: float | None, unit: str = "percent") -> str:
-    """A score in its unit, rounded as on the command line (`format_score`); a dash if there is
-    none.
+    """Format a score in its unit, rounded as on the command line (`format_score`).
+
+    A missing score gives a dash.
 
     Args:
         value: The score.
@@ -98,17 +106,17 @@ def score_text(value: float | None, unit: str = "percent") -> str:
 
 
 def interval(score: Score) -> str:
-    """The 95 % interval of a score; a dash if there is none."""
+    """Format the 95 % interval of a score; a dash if there is none."""
     return formatting.format_interval(score).replace(" - ", "–") or "–"
 
 
 def count(value: int) -> str:
-    """A whole number with thousands separators: 26,000."""
+    """Format a whole number with thousands separators: 26,000."""
     return f"{value:,}"
 
 
 def plural(value: int, noun: str) -> str:
-    """`1 model`, `2 models`."""
+    """Format a count with its noun: `1 model`, `2 models`."""
     return f"{count(value)} {noun if value == 1 else noun + 's'}"
 
 
@@ -130,12 +138,12 @@ SMALL_NUMBER_WORDS = (
 
 
 def in_words(value: int) -> str:
-    """A whole number in running text: in words up to twelve."""
+    """Write a whole number for running text: in words up to twelve."""
     return SMALL_NUMBER_WORDS[value] if 0 <= value < len(SMALL_NUMBER_WORDS) else count(value)
 
 
 def options(pairs: list[tuple[str, str]], chosen: str | None) -> str:
-    """The `<option>` elements of a field. `pairs`: value and label."""
+    """Build the `<option>` elements of a form field from (value, label) pairs."""
     return "".join(
         f'<option value="{text(value, 200)}"{" selected" if value == chosen else ""}>{text(label)}</option>'
         for value, label in pairs

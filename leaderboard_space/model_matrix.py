@@ -45,8 +45,10 @@ class BenchmarkColumn:
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """A model's score in a benchmark: that of the row that represents the model, one of its
-    `results` results."""
+    """A model's score in a benchmark, taken from the row that represents the model there.
+
+    `results` is the model's number of results in the benchmark.
+    """
 
     row: Row
     results: int
@@ -120,7 +122,7 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
 
     in_columns = {column.section for column in columns}
     other_sets = [section for section in snapshot.all_sections if section not in in_columns]
-    # Sets are never merged: results on others only get a mark that links to them.
+    # Sets are never merged: results on other sets only get a mark that links to them.
     elsewhere: dict[str, dict[str, list[Section]]] = {}
     for section in other_sets:
         for name in {entry.result.model.name for entry in section.entries}:
@@ -152,7 +154,7 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
 
 
 def _column(section: Section, metric: str, rows: Sequence[Row]) -> BenchmarkColumn:
-    """The column of a question set. `rows`: the row that represents each model."""
+    """Build the column of a question set from the rows that represent its models."""
     family, tested = section.family, [row for row in rows if row.score.verdict is not None]
     # Exact chance and a random run are never mixed in one column's head.
     is_random_run = bool(tested) and all(row.run is not None for row in tested)
@@ -165,7 +167,7 @@ def _column(section: Section, metric: str, rows: Sequence[Row]) -> BenchmarkColu
 
 
 def by_model(standings: Standings) -> dict[str, list[Row]]:
-    """Model -> its rows, the one that represents it first."""
+    """Return model -> its rows, the one that represents it first."""
     rows: dict[str, list[Row]] = {}
     for row in sorted(standings.models, key=lambda row: preference_key(row.entry)):
         rows.setdefault(row.entry.result.model.name, []).append(row)
@@ -173,14 +175,17 @@ def by_model(standings: Standings) -> dict[str, list[Row]]:
 
 
 def _order(row: ModelRow, first_family: str) -> tuple[int, bool, float, str]:
-    """Sort key: most benchmarks, then the score in the first, then the name."""
+    """Return the sort key of a row: most benchmarks, then the score in the first, then the name."""
     cell = row.cells.get(first_family)
     return -len(row.cells), cell is None, -((cell and cell.score.value) or 0.0), row.name.lower()
 
 
 def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> TrustCounts | None:
-    """The numbers of the first sentence: of the benchmark with exact chance in which the smallest
-    share of models beats guessing."""
+    """Choose the numbers of the board's first sentence.
+
+    They are those of the benchmark, among those with exact chance, in which the smallest share of
+    models beats guessing.
+    """
     findings: list[TrustCounts] = []
     for column in columns:
         cells = [row.cells[column.family] for row in rows if column.family in row.cells and not column.is_random_run]

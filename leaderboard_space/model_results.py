@@ -1,4 +1,4 @@
-"""Collect everything that the board knows of one model: its results on every question set, and
+"""Collect everything that the board knows about one model: its results on every question set, and
 where each is weak and strong.
 
 See also: which names mean one model (`data/model_names.py`), drawing (`views/model.py`).
@@ -26,7 +26,8 @@ from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import EQUAL_TOLERANCE, MIN_CASES
 
 MAX_ENDS, MAX_SPOTS = 3, 6
-"""Categories listed as the weakest, and as the strongest; weak spots over all benchmarks."""
+"""Maximum numbers of facet values listed as weakest (and as strongest), and of weak spots over all
+benchmarks."""
 PART_NAMES = {
     "phantom": "drawn images",
     "sample": "a sample",
@@ -104,7 +105,7 @@ class Share:
 
 
 def model_entries(board: Board, name: str) -> list[tuple[Section, Entry]]:
-    """Every result of a model, under any of its names, in the order of the board.
+    """List every result of a model, under any of its names, in the order of the board.
 
     Args:
         board: The board.
@@ -121,7 +122,7 @@ def model_entries(board: Board, name: str) -> list[tuple[Section, Entry]]:
 
 
 def all_models(board: Board) -> list[str]:
-    """The models on the board, each under one name, in alphabetical order, baselines last."""
+    """List the models on the board, each under one name, in alphabetical order, baselines last."""
     is_baseline = {
         canonical_name(entry.result.model.name): entry.is_baseline
         for section in board.snapshot.all_sections
@@ -131,8 +132,10 @@ def all_models(board: Board) -> list[str]:
 
 
 def model_lines(board: Board, name: str) -> list[Line]:
-    """A line for every question set and account: within a set ranked ones first, of these the one
-    that represents the model (`groups.preference_key`).
+    """List a model's results: one line for every question set and account.
+
+    Within a set, ranked results come first, and among them the one that represents the model
+    (`groups.preference_key`).
 
     Args:
         board: The board.
@@ -155,7 +158,7 @@ def model_lines(board: Board, name: str) -> list[Line]:
 
 
 def main_lines(lines: list[Line]) -> list[Line]:
-    """The first ranked line of every benchmark."""
+    """Return the first ranked line of every benchmark."""
     main: dict[str, Line] = {}
     for line in (line for line in lines if line.row.group == "ranked"):
         main.setdefault(line.section.family, line)
@@ -163,8 +166,10 @@ def main_lines(lines: list[Line]) -> list[Line]:
 
 
 def scores_by_metric(line: Line, metrics: Sequence[str] | None = None) -> dict[str, Score]:
-    """The scores of a line's result except shares of letters, in the board's order. `metrics`: the
-    only ones; None for all."""
+    """Return the scores of a line's result, except shares of letters, in the board's order.
+
+    `metrics` limits them; None means all.
+    """
     key, scores = line.row.entry.key, dict[str, Score]()
     metrics_known = [
         name for name in section_metrics(line.section, line.outcomes) if metrics is None or name in metrics
@@ -177,14 +182,16 @@ def scores_by_metric(line: Line, metrics: Sequence[str] | None = None) -> dict[s
 
 
 def facet_ends(line: Line) -> list[Ends]:
-    """The ends of each facet with at least two known values, by the line's metric, else by the
-    first that is known there."""
+    """Find the weakest and strongest values of each facet with at least two known values.
+
+    They are compared by the line's metric or, if it is unknown there, by the first known metric.
+    """
     family, ends = line.section.family, []
     for facet in sorted(FACETS_BY_BENCHMARK.get(family, ()), key=lambda facet: facet != board_spec(family).first_facet):
         metrics = dict.fromkeys((line.metric, *section_metrics(line.section, line.outcomes)))
         for metric in (name for name in metrics if not gives_away(family, name, (facet,))):
             scores = facet_scores(line, facet, metric) if metric_info(metric).unit == "percent" else {}
-            # One value has no ends: try the next metric.
+            # A single value cannot be compared: try the next metric.
             if len(scores) > 1:
                 ends.append(_ends(facet, metric, scores))
                 break
@@ -219,9 +226,10 @@ class Spot:
 
 
 def weak_spots(lines: Sequence[Line]) -> list[Spot]:
-    """Where a model is weakest against guessing over all of its benchmarks: significantly worse
-    spots first, of at least `MIN_CASES` cases. Spots that are better than guessing are left out
-    unless there are no others.
+    """List where a model is weakest compared with guessing, over all of its benchmarks.
+
+    Only spots with at least `MIN_CASES` cases count. Those significantly worse than guessing come
+    first; those significantly better are left out unless there are no others.
     """
     spots: list[Spot] = []
     for line in lines:
@@ -239,7 +247,7 @@ def weak_spots(lines: Sequence[Line]) -> list[Spot]:
 
 
 def facet_scores(line: Line, facet: str, metric: str) -> dict[str, Score]:
-    """Value of a facet -> the score of the line's result there.
+    """Return facet value -> the score of the line's result there.
 
     Args:
         line: The result.
@@ -253,7 +261,7 @@ def facet_scores(line: Line, facet: str, metric: str) -> dict[str, Score]:
 
 
 def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
-    """The ends of a facet. `cells`: value -> score."""
+    """Find the weakest and strongest values of a facet. `cells`: value -> score."""
     # Small values would be extreme by chance alone.
     large = {label: score for label, score in cells.items() if score.n_cases >= MIN_CASES}
     scores = large if len(large) > 1 else cells
@@ -267,17 +275,19 @@ def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
     ordered = sorted(scores.items(), key=height)
     size = min(MAX_ENDS, len(ordered) // 2)
     while size and height(ordered[-size])[0] - height(ordered[size - 1])[0] <= EQUAL_TOLERANCE:
-        size -= 1  # a strongest value that equals a weakest one is not an end
+        size -= 1  # a value listed as strongest must be better than those listed as weakest
     left_out = len(cells) - len(scores)
     return Ends(facet, metric, ordered[:size], ordered[::-1][:size], len(scores), left_out, against_chance)
 
 
 def option_shares(line: Line) -> list[Share]:
-    """How often the result chose each letter, or yes and no; empty if that was not recorded, as in
-    papers."""
+    """Return how often the result chose each letter, or yes and no.
+
+    The list is empty if that was not recorded; papers do not print it.
+    """
     scores, method = line.row.entry.result.scores, line.row.entry.result.method
-    # With --permute, each question is shown once in every order, so a letter is the key in a share
-    # of them.
+    # With --permute, each question is shown once per option order, so the key has another letter in
+    # each of them.
     orders = method.samples or 1 if method.generation.get("permute") else 1
     keys = _key_shares(line.outcomes, orders) if line.outcomes is not None else {}
     names = {name: name.removeprefix("share_") for name in scores if name.startswith("share_")}
@@ -285,8 +295,9 @@ def option_shares(line: Line) -> list[Share]:
 
 
 def _key_shares(outcomes: Outcomes, orders: int) -> dict[str, float]:
-    """How often each letter, or yes and no, is the only right option, in percent of the questions
-    that offer it.
+    """Compute how often each letter, or yes and no, is the only right option.
+
+    The result is in percent of the questions that offer the letter.
 
     Args:
         outcomes: The questions.
@@ -296,7 +307,7 @@ def _key_shares(outcomes: Outcomes, orders: int) -> dict[str, float]:
     right: Counter[str] = Counter()
     table = outcomes.questions
     for kind, options, key in zip(table["question_type"], table["options"], table["answer"], strict=True):
-        if len(key) == 1 and kind != "multiple":  # neither several right options nor a hidden key
+        if len(key) == 1 and kind != "multiple":  # skip questions with several right options or a hidden key
             names = ("yes", "no") if kind == "yes_no" else [chr(65 + at) for at in range(len(options))]
             offered.update(dict.fromkeys(names, orders))
             right.update(names[(int(key[0]) - turn) % len(options)] for turn in range(orders))

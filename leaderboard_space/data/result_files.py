@@ -28,8 +28,9 @@ from leaderboard_space.html import visible
 
 
 def cache_folder() -> Path:
-    """Folder of the results derived by the board: MEDPROBE_BOARD_CACHE, else in XDG_CACHE_HOME or
-    `~/.cache`.
+    """Return the folder of the results derived by the board.
+
+    It is in MEDPROBE_BOARD_CACHE if set, else in XDG_CACHE_HOME or `~/.cache`.
     """
     configured = os.environ.get("MEDPROBE_BOARD_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
@@ -53,7 +54,7 @@ def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path
         BadInput: If the questions are unavailable or the files are invalid.
     """
     if not (folder / RUN_FILE).is_file():
-        raise BadInput(f"{folder / RESULT_FILE}: was not verified, and holds no run whose scores could be derived.")
+        raise BadInput(f"{folder / RESULT_FILE}: has not been verified, and contains no run from which scores could be derived.")
     sent = SubmittedFiles.from_folder(folder)
     parts = [str(DERIVE_VERSION), *(hashlib.sha256(content or b"").hexdigest() for content in sent)]
     target = cache_folder() / hashlib.sha256("".join(parts).encode()).hexdigest()
@@ -62,9 +63,9 @@ def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path
         try:
             examination = examine_in_sandbox(sent, partial(_dataset, store, tuple(trusted)))
         except BadInput as error:
-            raise BadInput(f"{folder / RUN_FILE}: was not verified, and cannot be: {error}") from None
+            raise BadInput(f"{folder / RUN_FILE}: has not been verified, and cannot be derived here: {error}") from None
         if examination.problems:
-            raise BadInput(f"{folder / RUN_FILE}: was not verified, and is refused: {examination.problems[0]}")
+            raise BadInput(f"{folder / RUN_FILE}: has not been verified, and was refused: {examination.problems[0]}")
         target.mkdir(parents=True, exist_ok=True)
         for name, content in (
             examination.sent.content_by_name() | dict(examination.derived)
@@ -74,8 +75,8 @@ def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path
 
 
 def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Dataset:
-    """Load the questions from the store or a trusted dataset; nothing is downloaded for untrusted
-    ones.
+    """Load the questions from the store or a trusted dataset; an untrusted one is not
+    downloaded.
     """
     path = store / "questions" / f"{benchmark.fingerprint}.parquet"
     if path.is_file():
@@ -94,7 +95,7 @@ FileState = tuple[int, int] | None
 
 
 class ResultFiles:
-    """The entries of a store's files, or the problem with each file."""
+    """Reads a store's files: each becomes an entry, or a line on the problem with it."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}

@@ -35,8 +35,8 @@ class Hit:
 def search(query: str, hits: Sequence[Hit]) -> list[Hit]:
     """Search the index.
 
-    A query of several words asks for all of them. If nothing has them all, even with the spelling
-    corrected, the entries with most of them as whole words match.
+    A query of several words matches the entries that have all of them. If there are none, even with
+    corrected spelling, it matches those that have the most of its words as whole words.
 
     Args:
         query: What a visitor typed.
@@ -63,7 +63,7 @@ def _matching_hits(words: Sequence[str], hits: Sequence[Hit], minimum: float = S
     address.
     """
     scored = [(score, hit) for hit in hits if (score := _score(words, hit)) >= minimum]
-    if any(score >= PREFIX_SCORE for score, _ in scored):  # parts of words count only if no word begins so
+    if any(score >= PREFIX_SCORE for score, _ in scored):  # substrings count only if there is no better match
         scored = [(score, hit) for score, hit in scored if score >= PREFIX_SCORE]
     best: dict[str, Hit] = {}
     for _, hit in sorted(scored, key=lambda item: (-item[0], -item[1].weight, item[1].name.lower())):
@@ -72,8 +72,10 @@ def _matching_hits(words: Sequence[str], hits: Sequence[Hit], minimum: float = S
 
 
 def _score(words: Sequence[str], hit: Hit) -> float:
-    """Relevance of an entry: its lowest word score, plus a bonus for covering more of a name; 0 if
-    a word is missing.
+    """Score the relevance of an entry: its lowest word score, plus a bonus for covering more of a
+    name.
+
+    The score is 0 if a word is missing.
     """
     best = 0.0
     for rank, name in enumerate(hit.words):
@@ -94,9 +96,10 @@ def _word_score(word: str, name_words: Sequence[str]) -> float:
 
 
 def _correct_spelling(word: str, vocabulary: Collection[str]) -> str:
-    """The word, or the beginning of a longer one, that is most similar to a misspelt one.
+    """Return the known word, or beginning of one, that is most similar to a misspelt word.
 
-    Medical words share their endings: one with another first letter must be more similar.
+    Many medical words share an ending, so a candidate with a different first letter must be more
+    similar.
     """
     if len(word) < 4:
         return word

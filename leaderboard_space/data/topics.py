@@ -2,7 +2,8 @@
 
 The modalities and departments of the vocabulary (`dataset_builders/terms.csv`) form a table of
 synonyms, shown on the board: `same` are words for the topic itself, `related` are overlapping
-labels. A label without a topic becomes one. Scores are never pooled: each label keeps its own.
+labels. A label that fits no topic becomes a topic of its own. Scores are never pooled: each label
+keeps its own.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def topic_table() -> tuple[dict[str, str], ...]:
 
 @cache
 def known_topics() -> dict[str, Topic]:
-    """The topics of the table of synonyms, by slug."""
+    """Return the topics of the table of synonyms, by slug."""
     topics = {}
     for row in topic_table():
         synonyms = (fold(row["topic"]), *(fold(word) for word in row["same"].split(";")))
@@ -142,10 +143,8 @@ def known_topics() -> dict[str, Topic]:
 
 def topic_labels(family: str, tree: Tree, section: str = "") -> list[TopicLabel]:
     """List the labels of all facets of a question set."""
-    # Image types combine organ and modality, so these facets are covered by their labels.
-    halves = (
-        ("organ", "modality") if board_spec(family).by_image_type else ()
-    )  # the image types say them, each by its own label
+    # The labels of image types combine organ and modality, which would otherwise be listed twice.
+    halves = ("organ", "modality") if board_spec(family).by_image_type else ()
     return [
         TopicLabel(family, facet, node.label, node.count, section)
         for facet, nodes in tree.facets
@@ -181,8 +180,9 @@ def matching_labels(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[To
 
 
 def labels_by_topic(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
-    """Slug -> labels of the same meaning in the benchmarks' first question sets, for the topics of
-    the table.
+    """Return topic slug -> labels of the same meaning, for the topics of the table.
+
+    Only the first question set of each benchmark is searched.
     """
     first_set_labels = [label for label in labels if not label.section]
     return {

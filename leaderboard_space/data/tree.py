@@ -165,7 +165,7 @@ class FacetNode:
     children: list[FacetNode] = field(default_factory=list)
 
     def as_list(self) -> list[Any]:
-        """Compact form for the browser: [label, count, [children]], plus the display name if it
+        """Return the node for the browser: [label, count, [children]], plus the display name if it
         differs.
         """
         name = display_label(self.facet, self.label)
@@ -189,11 +189,13 @@ class Tree:
     size: int
 
     def mask(self, selection: Sequence[TreePath]) -> BoolArray | None:
-        """Mask (Q,) of the selected questions; None if nothing is selected (all questions)."""
+        """Return the (Q,) mask of the selected questions; None without a selection (all
+        questions).
+        """
         return selection_mask(self.rows, selection, self.size) if selection else None
 
     def counts(self, selection: Sequence[TreePath]) -> dict[str, list[int]]:
-        """Count the questions of every path within the selection by the other facets.
+        """Count the questions of every path that match the selection in the other facets.
 
         Args:
             selection: The selected paths.
@@ -208,7 +210,7 @@ class Tree:
         return counts
 
     def is_unprinted(self, path: TreePath) -> bool:
-        """Return True for a label of a facet without known scores: no paper prints them."""
+        """Return True if the path's facet is offered although no paper prints scores by it."""
         return any(facet == path[0] and not nodes for facet, nodes in self.facets)
 
     @cached_property
@@ -258,7 +260,7 @@ def display_label(facet: str, label: str) -> str:
 
 @cache
 def _modality_name(label: str) -> str:
-    """Spell a part of a ProbMed label (`chest_xray`) as the vocabulary spells the modality."""
+    """Return the vocabulary's spelling of a modality in a ProbMed label: X-ray for `xray`."""
     written = (term.concept for term in load_terms("modality") if re.sub(r"\W", "", term.concept).lower() == label)
     return next(written, label)
 
@@ -280,7 +282,7 @@ def path_facets(family: str, path: TreePath) -> tuple[str, ...]:
 
 
 def _facet_chain(family: str, facet: str) -> tuple[str, ...]:
-    """The facet and those of the branches below its labels."""
+    """Return the facets along the branches of a facet, from the facet itself to the leaves."""
     return next((chain for chain in branch_chains(family) if chain[0] == facet), (facet,))
 
 
@@ -328,7 +330,9 @@ def build_published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, A
             sizes[facet, label] = sizes.get((facet, label), 0) + n
             if facet == "organ":
                 sizes[facet, *halves] = n
-        if sizes or facet == "modality":  # readers look for a modality: the page says where no paper prints it
+        # Visitors look for modalities, so that facet is listed even if no paper prints scores by
+        # it.
+        if sizes or facet == "modality":
             facets.append((facet, _build_nodes(_facet_chain(family, facet), sizes)))
         rows |= dict.fromkeys(sizes, np.zeros(0, np.int64))
     return Tree(facets, rows, 0)

@@ -33,13 +33,20 @@ EMPTY_SCORE = Score(value=None, n=0, n_cases=0)
 class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
 
-    `top` (R, U): numerators. (R, U), or (1, U) if all runs share them: `base`, denominators;
-    `expected`, a guesser's numerators (NaN: chance unknown); `count`, what a unit adds to n; the
-    five `ends`, response outcomes (`nonresponse.RESPONSE_COUNT_COLUMNS`); `unsettled`,
-    `nonresponse.UNSETTLED_COLUMN` (None if no response is lost). (U,): `case`, `cluster`, and
-    `balanced`, the groups with equal weight of a metric that is a mean over groups. `keeps_value`
-    (R,): runs that keep their score even if most responses are non-responses. `is_count`: the value
-    is a sum, not a share.
+    Arrays of shape (R, U); all but `top` have shape (1, U) if the runs share them:
+    - `top`: numerators.
+    - `base`: denominators.
+    - `expected`: numerators that guessing would get; NaN if chance is unknown.
+    - `count`: what a unit adds to n.
+    - `ends`: five arrays, the response outcomes (`nonresponse.RESPONSE_COUNT_COLUMNS`).
+    - `unsettled`: `nonresponse.UNSETTLED_COLUMN`; None if no response is lost.
+
+    Arrays of shape (U,):
+    - `case`, `cluster`: numbers of the unit's case and cluster.
+    - `balanced`: number of the unit's group, if the metric is a mean over equally weighted groups.
+
+    `keeps_value` (R,) marks the runs that keep their score even if most responses are
+    non-responses. `is_count`: the value is a sum, not a share.
     """
 
     top: Floats
@@ -73,7 +80,7 @@ class MetricUnits:
             case, cluster = case[rows], cluster[rows]
         if rows is not None and self.balanced is not None:
             balanced = self.balanced[rows]
-            if self.is_count:  # a mean of counts: over the groups that are still there
+            if self.is_count:  # a mean of counts over groups: rescale it to the groups that remain
                 top = top * (np.unique(self.balanced).size / max(np.unique(balanced).size, 1))
             else:
                 even = even_weights(balanced, base)
@@ -133,7 +140,7 @@ def score_runs(units: MetricUnits, higher_is_better: bool | None = True) -> list
         One score per run, in percent unless the metric is a count; EMPTY_SCORE if no unit counts.
     """
     scores = _score_units(units, higher_is_better)
-    # A verdict counts only if it holds when all lost responses are counted as correct as well.
+    # A verdict stands only if it would be the same with all lost responses counted as correct.
     best = scores
     if units.unsettled is not None:
         best = _score_units(
@@ -157,7 +164,7 @@ def _score_units(units: MetricUnits, higher_is_better: bool | None) -> list[Scor
         return [
             Score(value=float(_rounded(top[run])), n=int(n[run]), n_cases=int(n_cases[run]))
             if n[run]
-            else EMPTY_SCORE  # none of nothing is no count
+            else EMPTY_SCORE  # a count over no units is undefined, not 0
             for run in range(runs)
         ]
     total = np.broadcast_to(units.base.sum(axis=1), runs)
@@ -207,7 +214,7 @@ def even_weights(group: Ints, base: Floats) -> Floats:
 
 
 def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats, Floats]:
-    """95 % intervals of all runs as shares, and effective sample sizes; NaN if nothing counts."""
+    """Compute (low, high, effective sample size) of all runs, as shares; NaN if nothing counts."""
     top, starts = units.top, units.starts
     # Fast path: all runs share the denominators, so one pass scores them together.
     if len(units.base) == 1 and counted.all():

@@ -1,3 +1,1 @@
-"""The results store as the board reads it: sections, scored units kept on disk, datasets that are
-trusted.
-"""
+"""The results store as the board reads it: sections of results, and trusted datasets."""

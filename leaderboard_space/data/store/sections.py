@@ -39,7 +39,7 @@ class Entry:
 
     @cached_property
     def is_baseline(self) -> bool:
-        """True if no model was asked."""
+        """True if the answers are not a model's, but for example random."""
         return self.result.model.kind == "baseline"
 
     @cached_property
@@ -141,8 +141,8 @@ def group_entries(
     order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
         (section for section in sections if section.entries),
-        # Most results that can be broken down come first, since readers come to choose: one more
-        # result moves no default.
+        # Within a kind, the first set is the default: the one with most results that visitors can
+        # break down, which a single new result rarely changes.
         key=lambda s: (
             order[s.kind],
             -sum(bool(entry.result.kind == "measured" or entry.result.breakdown) for entry in s.entries),
@@ -154,7 +154,7 @@ def group_entries(
 
 
 def _section_key(entry: Entry, kind: str) -> str:
-    """Key of a result's split and questions, unique within its benchmark's format."""
+    """Return the key of a result's split and questions, unique within its benchmark's format."""
     benchmark = entry.result.benchmark
     fingerprint = benchmark.fingerprint[:12] if benchmark.fingerprint else None
     default = fingerprint or ("published" if entry.result.kind == "published" else entry.key)

@@ -51,7 +51,7 @@ class TrustedData:
     def refresh(self) -> bool:
         """Check the datasets for new versions, at most every RECHECK_SECONDS.
 
-        Unavailable ones stay as they were.
+        A dataset that cannot be read keeps the splits that were last read.
 
         Returns:
             True if any split changed.
@@ -92,7 +92,7 @@ class TrustedData:
 
 
 def _version(name: str) -> object:
-    """Version of a dataset: commit on the Hub, or modification time of a folder's manifest."""
+    """Return the version of a dataset: commit on the Hub, or modification time of its manifest."""
     folder = Path(name)
     if folder.is_dir():
         manifest = folder / "manifest.json"
