@@ -20,52 +20,56 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 
 EQUAL_TOLERANCE = 1e-9
-"""Scores closer than this are equal (they are rounded to ten interval_decimals)."""
+"""Scores closer than this are equal (they are rounded to ten decimals)."""
 ALPHA = 0.05
 """Significance level of a two-sided test."""
 RANDOM_RUN = "the paper's random run"
 """What a score is compared with if exact chance is not known."""
 MIN_CASES = 30
-"""Numbers that rest on fewer cases are grey."""
+"""Numbers based on fewer cases are shown in grey."""
 VERDICT_WORDS: dict[Verdict, str] = {
     "better": "significantly better than",
     "no different": "not significantly different from",
     "worse": "significantly worse than",
 }
-"""Verdict -> its words before what guessing is called, in the order of the leaderboard's groups."""
+"""Verdict -> words that precede the name of guessing; in the order of the leaderboard's groups."""
 VERDICT_SIGNS: dict[Verdict | None, str] = {
     "better": "▲",
     "no different": "≈",
     "worse": "▼",
     None: "·",
 }
-"""Verdict -> its sign in every table that has such signs; None: not tested."""
+"""Verdict -> its sign in tables; None: not tested."""
 
 
 def verdict_sign(score: Score) -> str:
-    """The sign of a score's test against chance; "" for too few independent cases, which is written
-    out (`too_few_note`)."""
+    """Return the sign of a score's test against chance.
+
+    It is "" for too few independent cases, which `too_few_note` writes out.
+    """
     return "" if score.is_small else VERDICT_SIGNS[score.verdict]
 
 
 def too_few_note(score: Score, case: str) -> str:
-    """The text that replaces the sign of a score of too few independent cases. `case`: what the
-    benchmark calls a case."""
+    """Return the text shown instead of a sign if there are too few independent cases, else "".
+
+    `case` is what the benchmark calls a case.
+    """
     return f"too few independent {case}s" if score.is_small else ""
 
 
 RANKS_NOTE = "Rank 1 is shared by every model that none significantly beats; click a rank to see why."
-"""What the column of ranks shows (`ranks.RankRanges`)."""
+"""Explains the column of ranks (`ranks.RankRanges`)."""
 SHADES_NOTE = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names in a sentence: `A, B and C`."""
+    """Join names for a sentence: `A, B and C`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def format_chance(value: float) -> str:
-    """A level of chance with one digit, or none if it is whole.
+    """Format a level of chance with one digit, or none if it is whole.
 
     >>> format_chance(25.0), format_chance(22.760196)
     ('25%', '22.8%')
@@ -74,13 +78,13 @@ def format_chance(value: float) -> str:
 
 
 def sign_legend(verdicts: Collection[Verdict | None], few: bool) -> list[str]:
-    """What the signs of a table mean, a line each.
+    """Explain the signs of a table, one line each.
 
     Args:
         verdicts: The verdicts in the table.
         few: Whether any cell rests on fewer than `MIN_CASES` cases.
     """
-    untested = "not tested (chance or n is not known, most answers say nothing, or neither end is the better one)"
+    untested = "not tested (chance or n is not known, most responses give no answer, or neither direction is better)"
     return [
         *(
             f"{VERDICT_SIGNS[verdict]} {words} guessing"
@@ -94,20 +98,19 @@ def sign_legend(verdicts: Collection[Verdict | None], few: bool) -> list[str]:
 
 
 def describe_sample_size(score: Score) -> str:
-    """What a score divides by, how many independent units that is worth, and the number of
-    cases."""
+    """Describe a score's n, how many independent units it is worth, and its number of cases."""
     worth = f" (worth {count(score.independent_n)} independent)" if score.independent_n is not None else ""
     return f"n {count(score.n)}{worth}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
 
 
 def format_basis(score: Score) -> str:
-    """What a score rests on, for its tooltip: its interval and `describe_sample_size`."""
+    """Describe what a score is based on, for its tooltip: interval and sample size."""
     has_interval = score.low is not None and score.high is not None
     return f"{f'95% interval {interval(score)}' if has_interval else 'no interval'}, {describe_sample_size(score)}"
 
 
 def unranked_note(models: int, published: bool, below: bool) -> str:
-    """A note on models for which a selection has no score.
+    """Explain why models have no score on a selection.
 
     Args:
         models: Number of models.
@@ -124,7 +127,7 @@ def unranked_note(models: int, published: bool, below: bool) -> str:
 
 
 def printed_scores_note(published: int, submitted: int) -> str:
-    """A note on rows of a selection that were not computed from answers.
+    """Explain why rows of a selection were not computed from answers.
 
     Args:
         published: Number of rows that papers print.
@@ -136,7 +139,7 @@ def printed_scores_note(published: int, submitted: int) -> str:
 
 
 def ends_caption(label: str, n_compared: int, n_left_out: int, against_chance: bool) -> str:
-    """The caption of the weakest and strongest values of a facet.
+    """Write the caption of the weakest and strongest values of a facet.
 
     Args:
         label: Name of the score.
@@ -152,7 +155,7 @@ def ends_caption(label: str, n_compared: int, n_left_out: int, against_chance: b
 
 
 def explain_ranks(first_rank: int, last_rank: int, ahead: int, behind: int, tied: int) -> str:
-    """What a row's ranks mean (`ranks.RankRanges`).
+    """Explain the ranks that a row may hold (`ranks.RankRanges`).
 
     Args:
         first_rank: First rank that it may hold.
@@ -164,7 +167,7 @@ def explain_ranks(first_rank: int, last_rank: int, ahead: int, behind: int, tied
     >>> explain_ranks(1, 2, 0, 0, 1)
     'Rank 1 to 2: no model is significantly better; 1 model is not significantly different.'
     """
-    # The row itself is one of them.
+    # The row itself is one of the models.
     models = ahead + behind + tied + 1
     counts = ((ahead, "better"), (behind, "worse"), (tied, "not significantly different"))
     parts = [
@@ -178,7 +181,7 @@ def explain_ranks(first_rank: int, last_rank: int, ahead: int, behind: int, tied
 
 
 def describe_correction(tests: int, models: int = 0) -> str:
-    """What a significance is corrected for: the ranking of `models`, or else a number of `tests`.
+    """State what a significance is corrected for: a ranking of models, or a number of tests.
 
     Args:
         tests: Number of tests.
@@ -195,7 +198,7 @@ def describe_correction(tests: int, models: int = 0) -> str:
 
 
 def multiple_testing_note(tests: int) -> str:
-    """A caveat on the marks of many scores: each is tested by itself, so some are marked by chance.
+    """Caution that some of many tested scores are marked by chance alone.
 
     >>> multiple_testing_note(84)
     'Each score is tested by itself: if all 84 were guesses, about 4 would be marked.'
@@ -209,7 +212,7 @@ def multiple_testing_note(tests: int) -> str:
 
 
 def substitute_metric_note(section: Section, missing_metric: str, metric: str) -> str:
-    """Why a selection shows another score than the requested one or the headline metric.
+    """Explain why a selection shows another score than the requested or headline one.
 
     Args:
         section: The question set.
@@ -223,19 +226,21 @@ def substitute_metric_note(section: Section, missing_metric: str, metric: str) -
 
 
 def format_image_gain(sight: Sight) -> str:
-    """The points of a score that come from the image, with their interval, which is never rounded
-    across 0."""
+    """Format the points of a score that come from the image, with their interval.
+
+    An end of the interval is never rounded across 0.
+    """
     digits = interval_decimals(sight.low, sight.high, 0.0, 0)
     return f"{sight.value:.{digits}f} ({sight.low:.{digits}f} to {sight.high:.{digits}f})"
 
 
 def image_gain_sentence(questions: str, sight: Sight) -> str:
-    """What a model's score on a question set owes to the image."""
+    """Describe how much of a model's score on a question set comes from the image."""
     return f"{questions}: {format_image_points(sight.score, sight.value, sight.low, sight.high)}"
 
 
 def format_abstention(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
-    """How much of a score rests on answers.
+    """Describe how many responses chose an option, and how many of those were right.
 
     Args:
         abstained: Percentage of responses that choose no option.
@@ -265,20 +270,20 @@ REASON_WORDS = {
 
 
 def _by_reason(abstained: int, ends: Sequence[int]) -> str:
-    """The responses that choose no option by reason, in brackets; "" if there are none.
+    """List the responses that choose no option by reason, in brackets; "" if there are none.
 
     `ends`: as for `format_abstention`.
     """
     responses, *silent = ends
     counts = [(n, REASON_WORDS[reason]) for reason, n in zip(NONRESPONSE_STATUSES, silent, strict=True)]
-    # What is neither lost nor cut off was refused by the model.
+    # Other responses without a choice were refusals by the model.
     counts.append((abstained - sum(silent), "refused"))
     reasons = ", ".join(f"{count(n)} {reason}" for n, reason in counts if n)
     return f" ({count(abstained)} of {count(responses)}: {reasons})" if reasons else ""
 
 
 def no_score_reason(score: Score, result: Result) -> str:
-    """Why a score has no verdict and no rank, and perhaps no value; "" if it may have them.
+    """Explain why a score has no verdict and no rank, and perhaps no value; "" if it may have them.
 
     Args:
         score: The score.
@@ -290,7 +295,7 @@ def no_score_reason(score: Score, result: Result) -> str:
 
 
 def format_month(date: str) -> str:
-    """The month of a date YYYY-MM or YYYY-MM-DD in words; other texts are returned unchanged.
+    """Format a date YYYY-MM or YYYY-MM-DD as month and year; other texts are returned unchanged.
 
     >>> format_month("2024-05"), format_month("2024-08-06"), format_month("soon")
     ('May 2024', 'August 2024', 'soon')
@@ -302,7 +307,7 @@ def format_month(date: str) -> str:
 
 
 def format_verdict(verdict: Verdict | None, guess: str, chance: float | None) -> str:
-    """A verdict in a table's cell, with what guessing gets.
+    """Format a verdict for a table's cell, with what guessing gets.
 
     Args:
         verdict: The verdict.
@@ -315,8 +320,9 @@ def format_verdict(verdict: Verdict | None, guess: str, chance: float | None) ->
 
 
 def exposure_note(published: str | None, released: str | None) -> str:
-    """Whether a model could have seen a set's questions, by the months in which they were published
-    and the model was released.
+    """State whether a set's questions were public before a model was released.
+
+    The model may then have seen them in training. Dates are compared by month.
 
     Args:
         published: Date of the questions, YYYY-MM or YYYY-MM-DD.
@@ -338,7 +344,7 @@ def comparison_headline(
     p: float,
     corrected: float,
 ) -> str:
-    """The finding of a test of two results.
+    """State the finding of a test of two results.
 
     Args:
         name_a: Name of a result.
@@ -361,7 +367,7 @@ def comparison_headline(
 
 
 def uncapitalize(label: str) -> str:
-    """A score's name within a sentence.
+    """Return a score's name for use within a sentence.
 
     >>> uncapitalize("Wrong image: picks “I do not know”")
     'wrong image: picks “I do not know”'
@@ -374,7 +380,7 @@ EXAMPLE_NOTE = "Example pair. Choose your own above."
 
 
 def format_difference_interval(low: float, high: float) -> str:
-    """The ends of the interval of a difference, neither rounded across 0.
+    """Format the interval of a difference; no end is rounded across 0.
 
     Args:
         low: Lower end, in points.
@@ -389,7 +395,7 @@ def format_difference_interval(low: float, high: float) -> str:
 
 
 def ranking_significance(corrected: float, models: int) -> str:
-    """What the leaderboard's correction makes of a pair's p-value.
+    """State whether a pair's difference is significant after the leaderboard's correction.
 
     Args:
         corrected: The corrected p-value.
@@ -415,7 +421,7 @@ def paired_test_details(
     counts: tuple[int, int, int],
     case: str,
 ) -> str:
-    """The text below the finding of a paired test.
+    """Write the text below the finding of a paired test.
 
     Args:
         upper: Name of a result.
@@ -437,15 +443,17 @@ def paired_test_details(
 
 
 def unpaired_test_details(difference: float, low: float, high: float, p: float) -> str:
-    """The text below the finding of a test of two printed numbers; parameters as for
-    `paired_test_details`."""
+    """Write the text below the finding of a test of two printed numbers.
+
+    The parameters are those of `paired_test_details`.
+    """
     interval_ends = format_difference_interval(low, high)
     unpaired = "unpaired: only the printed scores are known, not the answers"
     return f"Difference {number(difference)} points (95% interval {interval_ends}; {format_p_value(p)}, {unpaired})."
 
 
 def pairs_headline(significant: int, pairs: int, label: str) -> str:
-    """The finding of a comparison of more than two results.
+    """State the finding of a comparison of more than two results.
 
     Args:
         significant: Number of pairs that differ significantly.
@@ -458,7 +466,7 @@ def pairs_headline(significant: int, pairs: int, label: str) -> str:
 
 
 def pairs_test_note(paired: int, unpaired: int, models: int) -> str:
-    """How the pairs of a comparison were tested, and what they are corrected for.
+    """Explain how the pairs of a comparison were tested, and what they are corrected for.
 
     Args:
         paired: Number of pairs tested on the same answers.
@@ -475,7 +483,7 @@ def pairs_test_note(paired: int, unpaired: int, models: int) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """A p-value with three digits.
+    """Format a p-value with three digits.
 
     >>> format_p_value(0.0004), format_p_value(0.0495), format_p_value(1.0)
     ('p < 0.001', 'p = 0.050 (under 0.05)', 'p = 1.000')
@@ -486,11 +494,11 @@ def format_p_value(p: float) -> str:
 
 
 FIRST_SAMPLE_NOTE = "Of results with several samples per question, the first is shown."
-"""Note above answers of which some are not shown."""
+"""Note above answers if only one of several samples is shown."""
 
 
 def flips_caption(name_a: str, name_b: str, units: int, cases: int, n_shown: int) -> str:
-    """The caption of the cases on which two results differ.
+    """Write the caption of the cases on which two results differ.
 
     Args:
         name_a: Name of a result.
@@ -505,7 +513,7 @@ def flips_caption(name_a: str, name_b: str, units: int, cases: int, n_shown: int
 
 
 def case_list_headline(cases: int, searched: bool) -> str:
-    """The headline of a list of cases.
+    """Write the headline of a list of cases.
 
     Args:
         cases: Number of cases.
@@ -516,7 +524,7 @@ def case_list_headline(cases: int, searched: bool) -> str:
 
 
 def case_headline(right: int, wrong: int, scored: int) -> str:
-    """The headline of a case.
+    """Write the headline of a case.
 
     Args:
         right: Number of results that got all of it right.

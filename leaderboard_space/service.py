@@ -53,7 +53,7 @@ def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
         query: The selection.
         request: `facet`, `one` (the result of the single-result table), `all` (yes: all rows).
     """
-    result_name = str(request.get("one") or "")[:1000]  # the cache keeps it
+    result_name = str(request.get("one") or "")[:1000]  # bounded, since the cache keeps it
     return _render_breakdown(query, _choose_facet(query, request), result_name, request.get("all") == "yes")
 
 
@@ -91,7 +91,7 @@ def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bo
 def _breakdown_entries(query: BoardQuery, facet: str) -> list[Entry]:
     """Select the results that have cells in the breakdown, in the order of the table."""
     entries = [entry for entry in query.entries if has_cells(entry, query.outcomes, facet, query.metric)]
-    if not query.standings.rows:  # nothing is ranked above: the best in the first column stands first
+    if not query.standings.rows:  # no order from the table above: sort by the first column
         cells = _cells(query, facet)
         first_column = cells.get(next(iter(breakdown.known_columns(cells, facet)), ""), {})
         sign = -1 if metric_info(query.metric).higher_is_better is not False else 1
@@ -123,7 +123,7 @@ def _plot_entries(query: BoardQuery, keys: frozenset[str], plot_metric: str, pre
     rows = [row for row in query.standings.standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
-        """Scores of every row by entry key.
+        """Return the scores of all rows, by entry key.
 
         A row without the metric uses another result of the same model with the same score: a paper
         prints the best over methods without its other metrics.
@@ -174,12 +174,12 @@ def _image_type_entry(query: BoardQuery, result_name: str) -> Entry | None:
 
 
 def _choose_facet(query: BoardQuery, request: Mapping[str, Any]) -> str:
-    """The facet to break down by: the requested one, else the first with a known score."""
+    """Choose the facet to break down by: the requested one, else the first with a known score."""
     facets = breakdown_facets(query.section, query.outcomes)
     if request.get("facet") in facets:
         return str(request["facet"])
     if not query.standings.rows and (parts := query.standings.facets_of_parts(query.branches)):
-        return next(facet for facet in facets if facet in parts)  # the parts are the answer
+        return next(facet for facet in facets if facet in parts)  # only parts have scores
     return next(
         facet
         for facet in facets

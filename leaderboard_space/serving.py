@@ -60,7 +60,7 @@ def access_lifespan(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        assert app.middleware_stack is not None  # a server asks for the lifespan first, which builds it
+        assert app.middleware_stack is not None  # the lifespan is a server's first call, which builds it
         app.middleware_stack = Access(app.middleware_stack, names, framed_by)
         yield
 
@@ -115,8 +115,9 @@ files."""
 
 
 class BodyLimit:
-    """ASGI middleware: 413 if the header announces too much; disconnects if more arrives than
-    announced.
+    """ASGI middleware that limits request bodies to MAX_BODY_BYTES.
+
+    A request that announces more gets status 413; one that sends more is disconnected.
     """
 
     def __init__(self, app: Any) -> None:
@@ -147,7 +148,7 @@ JsonHandler = Callable[[dict[str, Any]], Any]
 """Answers a request with JSON-serialisable content; raises BadInput for an invalid request."""
 
 FileHandler = Callable[[Mapping[str, str]], tuple[bytes, str]]
-"""Answers a GET request with (content, media type); raises BadInput if there is none."""
+"""Answers a GET request with (content, media type); raises BadInput if there is no such file."""
 
 ENDPOINT_PREFIX = "/board/"
 
@@ -163,7 +164,7 @@ class Endpoint:
         self.app, self.functions, self.files = app, functions, files
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        # whatever root the board is served under, and a proxy has removed or not
+        # The path may start with the board's root, which some proxies remove.
         path = scope["path"].rpartition(ENDPOINT_PREFIX)[2] if scope["type"] == "http" else ""
         if path in self.files:
             await (await _file_response(self.files[path], Request(scope, receive)))(scope, receive, send)
@@ -181,8 +182,9 @@ class Endpoint:
 
 
 def _without_page_query(scope: Any) -> Any:
-    """Remove the query `page`, which names a page of a multipage app to Gradio and fails for any
-    value.
+    """Remove the query parameter `page`.
+
+    Gradio takes it for a page of a multipage app, and any value fails.
     """
     if scope["type"] != "http" or not scope["path"].endswith("/") or not scope["query_string"]:
         return scope
@@ -204,14 +206,12 @@ async def _file_response(file: FileHandler, request: Request) -> Response:
 
 
 async def _json_response(function: JsonHandler, request: Request) -> JSONResponse:
-    """Answer a request with `ok`, or with one line about its `error`; no request takes the board
-    down.
-    """
+    """Call a function with a request's JSON; answer with its result (`ok`) or a line (`error`)."""
     if request.method != "POST":
         return JSONResponse({"error": "The board has no such page."}, 404)
     try:
-        # "?" for halves of a character: JSON can write them, but no address, file or answer can
-        # hold one.
+        # Replace lone surrogates by "?": JSON can express them, but they cannot be encoded in an
+        # address, a file or a response.
         body = json.loads(json.dumps(await request.json(), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return JSONResponse({"error": "The request is not JSON."}, 400)

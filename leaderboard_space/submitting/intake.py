@@ -40,7 +40,7 @@ ACCEPTED_FILES = "Give one file of answers; or run.json and answers.parquet of a
 class Target:
     """A question set that accepts answers.
 
-    `dataset`: loads it; raises BadInput if it cannot be read.
+    `dataset` loads its questions; it raises BadInput if they cannot be read.
     """
 
     benchmark: Benchmark
@@ -171,8 +171,9 @@ def _hide_paths(line: str, paths: Sequence[Path]) -> str:
 
 
 def bundle_archive(submission: Submission) -> bytes:
-    """Zip a submission as a store keeps it
-    (`results/BENCHMARK/MODEL/RUN_ID/{run.json,answers.parquet}`).
+    """Zip a submission in the layout of a store.
+
+    The paths are `results/BENCHMARK/MODEL/RUN_ID/{run.json,answers.parquet}`.
 
     Returns:
         The archive; identical bytes for the same submission.

@@ -39,8 +39,10 @@ from leaderboard_space.views.parts import MODEL_KIND_TITLES, benchmark_address, 
 HIDDEN_TEST_KEY = "hidden test"
 """Key of the hidden test among the question sets."""
 MAX_CHECKS, MAX_SENDS = 18, 18
-"""Maximum concurrent checks and submissions, most of them waiting: to be read
-(`sandbox.QUICK_SLOTS` bounds that work), or for the Hub. Gradio has 40 threads.
+"""Maximum numbers of concurrent checks and submissions.
+
+Most of them wait: for their turn to be read (`sandbox.QUICK_SLOTS`), or for the Hub. Each occupies
+one of Gradio's 40 threads.
 """
 
 
@@ -139,7 +141,7 @@ class SubmitTab:
         return submission
 
     def _slot(self, client: str) -> str:
-        """Rate-limit key of a reading: the client's; on a local board every reading has its own."""
+        """Return the rate-limit key of an upload: the client's, or a new one on a local board."""
         return uuid.uuid4().hex if self.may_write else client
 
     def check(
@@ -307,10 +309,10 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     outcome = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
     quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    # An edited form is neither scored nor submitted any more.
+    # After an edit the checked files may be out of date: disable Submit and clear its outcome.
     for changed in (target.input, files.change, model.change, kind.change):
         changed(lambda: (gr.Button(interactive=False), ""), None, [send, sent], **quick)
-    # The form is unchanged: keep the Submit button enabled, or a click during this event would be
+    # Scoring does not change the form: leave Submit enabled, or a click during this event would be
     # lost.
     for pressed in (check.click, model.submit):
         pressed(lambda: "", None, sent, **quick)
@@ -345,7 +347,7 @@ def _with_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
 
 
 def _client_address(request: gr.Request | None) -> str:
-    """Address of a request's client.
+    """Return the address of a request's client.
 
     Behind the Hub's proxy, which all visitors of a Space share, it is in a header; elsewhere that
     header can be forged and is ignored.
@@ -370,7 +372,7 @@ def _with_sign_in(tab: SubmitTab) -> Any:
             key, files, model, kind, token.token if token else None, account, account or _client_address(request)
         )
 
-    # Tell Gradio to pass these.
+    # The annotations tell Gradio to pass these arguments.
     submit.__annotations__ |= {
         "token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None, "request": gr.Request
     }  # fmt: skip

@@ -30,16 +30,16 @@ from leaderboard_space.views.parts import (
 )
 
 MAX_NAMED_RESULTS = 3
-"""Up to this number of results, each is named beside the option that it chose; more are counted,
-and open into their names."""
+"""Up to this number of results, each is named beside the option that it chose. If there are more,
+their number is shown, which opens into the names."""
 MAX_RESPONSE_LENGTH = 100
-"""Characters shown of a response that names no option."""
+"""Maximum number of characters shown of a response that names no option."""
 IMAGES = CaseImages()
-"""Shared by the whole process: images that were fetched for one visitor are there for the next."""
+"""Shared by the whole process, so that images fetched for one visitor serve the next."""
 MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 """First bytes of an image -> its media type."""
 DISPLAYED_FACETS = ("department", "modality", "task", "organ", "scenario", "aspect")
-"""Columns of the questions whose values are shown beside a question."""
+"""Columns of the table of questions that are shown beside a question."""
 
 AnswersByEntry = dict[str, dict[str, Answer]]
 """Entry key -> question id -> answer. Results whose answers cannot be read are missing."""
@@ -79,7 +79,7 @@ def draw_case(
         case: Number of the case.
         entries: The results.
         answers_by_entry: Their answers.
-        datasets: Where its images may be, besides the datasets that the results name.
+        datasets: Datasets to search for its images, besides those that the results name.
         title_suffix: HTML beside its title.
     """
     rows = outcomes.questions[outcomes.case_of_question == case]
@@ -93,20 +93,21 @@ def draw_case(
 
 
 def displayed_labels(question: pd.Series) -> list[tuple[str, str]]:
-    """The labels that the source gives a question, as (facet, value)."""
+    """List the labels that the source gives a question, as (facet, value)."""
     pairs = [(name, str(question.get(name))) for name in DISPLAYED_FACETS if isinstance(question.get(name), str)]
     categories = question.get("categories")
     return pairs + ([("category", str(label)) for label in categories] if isinstance(categories, list) else [])
 
 
 def option_letters(chosen: Sequence[int]) -> str:
-    """Options by their letters: `A, C`."""
+    """List options by their letters: `A, C`."""
     return ", ".join(chr(65 + option) for option in chosen)
 
 
 def options_in_full(question: pd.Series, chosen: Sequence[int]) -> str:
-    """Options by letter and text; an option that the question does not have, by its letter
-    alone.
+    """List options by letter and text.
+
+    An option that the question does not have is listed by its letter alone.
 
     Args:
         question: A row of the table of questions.
@@ -117,8 +118,10 @@ def options_in_full(question: pd.Series, chosen: Sequence[int]) -> str:
 
 
 def _question(section: Section, question: pd.Series, answers_by_entry: AnswersByEntry, names: dict[str, str]) -> str:
-    """A question with its options, the results that chose each, and its labels. `names`: entry key
-    -> name."""
+    """Draw a question with its options, the results that chose each, and its labels.
+
+    `names`: entry key -> name.
+    """
     chosen_by: dict[int, list[str]] = defaultdict(list)
     without_choice: list[str] = []
     statuses: Counter[str] = Counter()
@@ -156,8 +159,10 @@ def _question(section: Section, question: pd.Series, answers_by_entry: AnswersBy
 
 
 def _counted(names: Sequence[str], total: int, reasons: str = "") -> str:
-    """The results that chose something: their names, or of many `12 of 40`, which opens into the
-    names (HTML)."""
+    """Name the results that chose something, as HTML.
+
+    If there are many, `12 of 40` is shown instead and opens into the names.
+    """
     if total <= MAX_NAMED_RESULTS or not names:
         return ", ".join(names)
     return (
@@ -166,8 +171,10 @@ def _counted(names: Sequence[str], total: int, reasons: str = "") -> str:
 
 
 def _pictures(section: Section, case_id: str, datasets: Sequence[DatasetSource]) -> str:
-    """The images of a case that may be shown; while they are being fetched from the Hub, a note
-    that the browser polls for."""
+    """Draw the images of a case that may be shown.
+
+    While they are fetched from the Hub, a note is drawn instead, which makes the browser ask again.
+    """
     images = IMAGES.get(section, case_id, datasets)
     # Still downloading: the browser asks again for elements with data-waiting.
     if images is None:
@@ -184,18 +191,18 @@ def _pictures(section: Section, case_id: str, datasets: Sequence[DatasetSource])
 
 
 def _picture(title: str, address: str) -> str:
-    """An image as a button that enlarges it."""
+    """Draw an image as a button that enlarges it."""
     image = f'<img src="{text(address, 2000)}" alt="Image {text(title, 120)} of this case" loading="lazy">'
     return f'<button type="button" class="picture" aria-expanded="false" title="Larger or smaller">{image}</button>'
 
 
 def media_type(image: bytes) -> str | None:
-    """The media type of an image that browsers show; None for other files."""
+    """Return the media type of an image that browsers can show; None for other files."""
     return next((mime for start, mime in MEDIA_TYPES.items() if image.startswith(start)), None)
 
 
 def picture(board: Board, request: Request) -> tuple[bytes, str]:
-    """An image of a case with its media type.
+    """Return an image of a case with its media type.
 
     Args:
         board: The board.
@@ -215,24 +222,27 @@ def picture(board: Board, request: Request) -> tuple[bytes, str]:
 
 
 MAX_RUNS = 60
-"""Results whose answers to a case are shown."""
+"""Maximum number of results whose answers to a case are shown."""
 
 
 def answered_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
-    """The results whose answers are known."""
+    """List the results whose answers are known."""
     return [entry for entry in section.entries if entry.key in outcomes.row_of]
 
 
 def counted_keys(section: Section, outcomes: Outcomes) -> list[str]:
-    """Keys of the results that decide whether a case is often wrong or disputed: neither baselines
-    nor withdrawn, if there are any."""
+    """List the keys of the results by which a case counts as often wrong or as disputed.
+
+    These are the results that are neither baselines nor withdrawn, or all results if there are
+    none.
+    """
     # Baselines (chance, oracle) say nothing about how hard a case is.
     entries = [entry for entry in answered_entries(section, outcomes) if entry.result.model.kind != "baseline"]
     return [entry.key for entry in entries if entry.provenance.withdrawal is None] or list(outcomes.runs)
 
 
 def displayed_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
-    """The results whose answers are shown: all, or the best `MAX_RUNS`."""
+    """List the results whose answers are shown: all, or the best `MAX_RUNS`."""
     name, entries = correctness_metric(outcomes), answered_entries(section, outcomes)
     if name is None:
         return entries[:MAX_RUNS]
@@ -242,8 +252,9 @@ def displayed_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
 
 
 def trusted_datasets(board: Board, section: Section) -> list[DatasetSource]:
-    """The datasets that the board's operator vouches for and that hold a section's questions: their
-    images may be shown, too.
+    """List the datasets that the board's owner trusts and that contain a section's questions.
+
+    Their images may be shown, too.
 
     Args:
         board: The board.

@@ -1,5 +1,7 @@
-"""Draw the page Cases: the questions of a set with options, key and answers; a list that can be
-searched, or one case with its neighbours."""
+"""Draw the page Cases: the questions of a set with options, key and answers.
+
+It shows a list that can be searched, or one case with its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -75,9 +77,9 @@ from leaderboard_space.views.parts import (
 from leaderboard_space.views.tables.table import html_columns, scrollable, table
 
 PER_PAGE = 8
-"""Cases on a page of the list."""
+"""Number of cases on a page of the list."""
 MAX_SAVED_CASES = 500
-"""Cases in a saved file."""
+"""Maximum number of cases in a saved file."""
 SELECTION_KEYS = ("id", "find", "label", "branch", "facet", "model", "order")
 """Keys of an address that choose cases."""
 ORDERS = (
@@ -93,7 +95,7 @@ UNREADABLE = (
 
 @dataclass(frozen=True)
 class _CaseList:
-    """A list of cases, as a request chooses it.
+    """The list of cases that a request chooses.
 
     Args:
         section: The question set.
@@ -145,7 +147,7 @@ def page(board: Board, request: Request) -> str:
     at = min(max(int(number) if number.isdecimal() and len(number) < 9 else 1, 1), pages)
     page_cases = chosen.cases[(at - 1) * PER_PAGE : at * PER_PAGE]
     entries = displayed_entries(section, outcomes)
-    # The result that is asked about is shown even if it is not among the best.
+    # The result whose mistakes are listed is shown even if it is not among the best.
     if chosen.by is not None and chosen.by not in entries:
         entries = [*entries, chosen.by]
     answers, datasets = (
@@ -161,7 +163,7 @@ def page(board: Board, request: Request) -> str:
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """The chosen cases as a file, a row for each question and result; or how to cite the page.
+    """Return the chosen cases as a file, one row per question and result; or the page's citation.
 
     Args:
         board: The board.
@@ -228,8 +230,10 @@ def failed_cases(
     metric: str | None = None,
     label: tuple[str, str] | None = None,
 ) -> str:
-    """Draw the first cases that a result did not score in full: completely wrong ones first, of
-    these those that most others got right.
+    """Draw the first cases that a result did not score in full.
+
+    Completely wrong cases come first; among equally wrong ones, those that most other results got
+    right.
 
     Args:
         board: The board.
@@ -255,7 +259,7 @@ def failed_cases(
 
 
 def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) -> _CaseList:
-    """The cases that a request chooses, in its order."""
+    """Select the cases that a request chooses, in the requested order."""
     query, order = str(request.get("find") or "")[:200], str(request.get("order"))
     order = order if order in dict(ORDERS) else "stored"
     label_text, model = (str(request.get(name) or "").strip() for name in ("label", "model"))
@@ -283,13 +287,15 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
 
 
 def _label_name(facet: str, label: str) -> str:
-    """A label as it is shown and typed."""
+    """Return a label as it is shown and typed."""
     return f"{FACET_NAMES.get(facet, facet)}: {display_label(facet, label)}"
 
 
 def _find_label(outcomes: Outcomes, name: str) -> tuple[str, str] | None:
-    """The facet and value that a text names: as facet:value, as in addresses, or as it is shown;
-    None for no match."""
+    """Find the (facet, value) that a text names; None if there is none.
+
+    The text has the form facet:value, as in addresses, or the label as it is shown.
+    """
     # Addresses have facet:value; the field shows "Facet: value".
     facet, _, label = name.partition(":")
     if label and label in outcomes.rows_by_label(facet):
@@ -299,7 +305,7 @@ def _find_label(outcomes: Outcomes, name: str) -> tuple[str, str] | None:
 
 
 def _form(board: Board, chosen: _CaseList) -> str:
-    """The fields that choose cases."""
+    """Draw the fields that choose cases."""
     section, outcomes = chosen.section, chosen.outcomes
     entries = answered_entries(section, outcomes)
     offered = [(_label_name(facet, label), plural(size, "case")) for facet, label, size in label_choices(outcomes)]
@@ -315,8 +321,10 @@ def _form(board: Board, chosen: _CaseList) -> str:
 
 
 def _explanation(chosen: _CaseList, entries: Sequence[Entry]) -> str:
-    """What is listed, and what is shown of it, in sentences (HTML). `entries`: the results whose
-    answers are shown."""
+    """Describe what is listed, and what is shown of each case, in sentences (HTML).
+
+    `entries` are the results whose answers are shown.
+    """
     only, by = "", ""
     if chosen.selection:
         only = prose(f"Only {' and '.join(selection_group_names(chosen.selection))}.", 600)
@@ -342,7 +350,7 @@ def _explanation(chosen: _CaseList, entries: Sequence[Entry]) -> str:
 
 
 def _turn(at: int, pages: int) -> str:
-    """The buttons that turn the pages of the list; "" for a single page."""
+    """Draw the buttons that turn the pages of the list; "" for a single page."""
 
     def button(number: int, label: str) -> str:
         return f'<button type="button" class="link" data-name="at" value="{number}">{label}</button>'
@@ -355,18 +363,18 @@ def _turn(at: int, pages: int) -> str:
 
 
 MAX_NEIGHBOURS = 12
-"""Cases with the same image that are listed."""
+"""Maximum number of listed cases that share an image."""
 IMAGE_WORDS: dict[Images, str] = {
     "real": "its own image",
     "withheld": "no image",
     "blank": "a grey image",
     "swapped": "another case's image",
 }
-"""What a run shows to the model, in words."""
+"""Image condition of a run -> what the model was shown, in words."""
 
 
 def find_case(outcomes: Outcomes, case_id: str) -> Ints:
-    """The number of the case with an id, an array of one; empty if there is none.
+    """Return the number of the case with an id, as an array of one; empty if there is none.
 
     Args:
         outcomes: The questions.
@@ -377,7 +385,7 @@ def find_case(outcomes: Outcomes, case_id: str) -> Ints:
 
 
 def _one(board: Board, section: Section, outcomes: Outcomes, request: Request) -> str:
-    """One case with its answers, those without the right image, and its neighbours.
+    """Draw one case with its answers, the answers without the right image, and its neighbours.
 
     Args:
         board: The board.
@@ -408,8 +416,7 @@ def _one(board: Board, section: Section, outcomes: Outcomes, request: Request) -
 
 
 def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries: Sequence[Entry]) -> str:
-    """The answers of models to a case's questions without the right images, and what they were
-    shown instead."""
+    """Draw models' answers to a case without the right image, and what was shown instead."""
     questions = outcomes.questions[outcomes.case_of_question == case]
     ids = questions["question_id"].tolist()
     rows: list[list[str]] = []
@@ -433,8 +440,7 @@ def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries:
 
 
 def _tally(section: Section, outcomes: Outcomes, case: int) -> tuple[int, int, int]:
-    """Number of counted results that got all of a case right, that got nothing right, and that are
-    scored on it."""
+    """Count the results that got all of a case right, got nothing right, and are scored on it."""
     shares = case_shares(outcomes, counted_keys(section, outcomes))[:, case]
     # NaN: the result was not scored on this case.
     scored = shares[np.isfinite(shares)]
@@ -442,7 +448,7 @@ def _tally(section: Section, outcomes: Outcomes, case: int) -> tuple[int, int, i
 
 
 def _neighbours(section: Section, outcomes: Outcomes, case: int) -> str:
-    """Links to the cases before and after a case, and to those that share an image with it."""
+    """Draw links to the cases before and after a case, and to those that share an image with it."""
     ids = outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
 
     def link(at: int, label: str) -> str:

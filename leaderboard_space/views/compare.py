@@ -54,9 +54,9 @@ from leaderboard_space.views.tables.table import (
 )
 
 MAX_PAIR_ROWS = 28
-"""Rows in the table of pairs."""
+"""Maximum number of rows in the table of pairs."""
 MAX_FLIPS = 8
-"""Cases drawn below a comparison."""
+"""Maximum number of cases drawn below a comparison."""
 
 
 def page(board: Board, request: Request) -> str:
@@ -81,7 +81,7 @@ def page(board: Board, request: Request) -> str:
             else "These results have no known score in common."
         )
         return form + _nothing(unknown_names if names else problem)
-    form += unknown_name_note("Score", request.get("metric"), comparison.metric, "known of these results")
+    form += unknown_name_note("Score", request.get("metric"), comparison.metric, "known for these results")
     if comparison.is_example:
         form += f'<p class="note">{sentences.EXAMPLE_NOTE}</p>'
     # Computed once: the headline and the table of pairs must agree.
@@ -99,12 +99,12 @@ def page(board: Board, request: Request) -> str:
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """A table of the page as a file, or how to cite the page.
+    """Return a table of the page as a file, or the page's citation.
 
     Args:
         board: The board.
-        request: As for `page`; `table_name`: scores, pairs, settings or flips (all of them); `as`:
-            csv, json or cite.
+        request: As for `page`; `of`: scores, pairs, settings or flips (without a limit on rows);
+            `as`: csv, json or cite.
 
     Returns:
         `name`, `text` and `type` of the file.
@@ -138,13 +138,15 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
 
 def _nothing(sentence: str) -> str:
-    """The headline of a page that has nothing to compare."""
+    """Draw the headline of a page that has nothing to compare."""
     return f'<h2 class="finding">{prose(sentence, 400)}</h2>'
 
 
 def _form(board: Board, comparison: Comparison) -> str:
-    """The fields that choose questions, score and results, with one more field than there are
-    results."""
+    """Draw the fields that choose questions, score and results.
+
+    There is one more field than there are results.
+    """
     section, sections = comparison.section, comparable_sections(board)
     # One empty field invites another result.
     slots = SLOTS[: max(len(comparison.fields) + 1, 2)]
@@ -173,7 +175,7 @@ def _form(board: Board, comparison: Comparison) -> str:
 
 
 def _selection(comparison: Comparison) -> str:
-    """Which of the set's questions are compared, if not all of them."""
+    """State which of the set's questions are compared, if not all of them."""
     query, notes = comparison.query, ""
     if query.dropped:
         ignored = text(", ".join(query.dropped), 400)
@@ -189,7 +191,7 @@ def _selection(comparison: Comparison) -> str:
 
 
 def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
-    """The headline, and below it the numbers of the test; then why results have no score."""
+    """Draw the headline, the numbers of the test below it, and why results have no score."""
     chosen = comparison.chosen
     info = metric_info(comparison.metric, comparison.section.family)
     reasons = [(entry, why) for entry in chosen if (why := comparison.no_score(entry, comparison.metric))]
@@ -206,7 +208,7 @@ def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
 
 
 def _finding_of_two(comparison: Comparison, pair: Difference) -> tuple[str, str]:
-    """The headline of two results, and the text below it."""
+    """Return the headline on two results, and the text below it."""
     family, info = comparison.section.family, metric_info(comparison.metric, comparison.section.family)
     upper, lower = comparison.name(pair.entry_a), comparison.name(pair.entry_b)
     label = f"{info.label} on {BENCHMARK_LABELS[family]}"
@@ -224,7 +226,7 @@ def _finding_of_two(comparison: Comparison, pair: Difference) -> tuple[str, str]
 
 
 def _scores(comparison: Comparison) -> str:
-    """The chosen results on the chosen score, each with its interval, and a link to its model."""
+    """Draw the chosen results on the chosen score, with intervals and links to their models."""
     metric, scores = comparison.metric, comparison.scores(comparison.metric)
     info = metric_info(metric, comparison.section.family)
     levels = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
@@ -265,8 +267,10 @@ def _scores(comparison: Comparison) -> str:
 
 
 def _pairs(comparison: Comparison, pairs: Sequence[Difference]) -> str:
-    """Every pair, the higher score first, significant ones first; each links to the comparison of
-    the two alone."""
+    """Draw the table of all pairs, significant ones first, the higher score of a pair first.
+
+    Each pair links to the comparison of these two results alone.
+    """
 
     def names(pair: Difference) -> str:
         branches, slots = (
@@ -310,8 +314,10 @@ def _result_columns(
     content: Callable[[str, int], str],
     value: Callable[[str, int], float | None] | None = None,
 ) -> list[Column[str]]:
-    """A column for each chosen result. `content`, `value`: HTML and number of a row's cell, by
-    position of the result."""
+    """Build one column per chosen result.
+
+    `content` and `value` return a cell's HTML and number, given the row and the result's position.
+    """
 
     def result_column(at: int) -> Column[str]:
         number_of = (lambda row: value(row, at)) if value else None
@@ -326,7 +332,7 @@ def _result_columns(
 
 
 def _every_score(comparison: Comparison) -> str:
-    """Every score that two of the results have; of two results with the difference."""
+    """Draw every score that two of the results have; for two results, with the difference."""
     scores = {metric: comparison.scores(metric) for metric in comparison.metrics}
     infos = {metric: metric_info(metric, comparison.section.family) for metric in scores}
 
@@ -357,8 +363,10 @@ def _every_score(comparison: Comparison) -> str:
 
 
 def _score_rows(comparison: Comparison) -> Table:
-    """The differences of every pair on every score; then the results without a score, with the
-    reason."""
+    """List the differences of every pair on every score.
+
+    The results without a score follow, with the reason.
+    """
     about = {"benchmark": comparison.section.benchmark, "split": comparison.section.split}
     rows: Table = []
     for metric in comparison.metrics:
@@ -400,7 +408,7 @@ def _score_rows(comparison: Comparison) -> Table:
 
 
 def setting_in_words(value: object) -> str:
-    """A setting in words: a missing one as a dash, a table of settings as `name value` pairs.
+    """Format a setting: a dash if it is missing, a mapping as `name value` pairs.
 
     >>> setting_in_words({"temperature": 0.0, "stop": ["a", "b"]})
     'temperature 0.0, stop a, b'
@@ -417,7 +425,7 @@ def setting_in_words(value: object) -> str:
 
 
 def _settings_of(entry: Entry) -> dict[str, object]:
-    """The settings of a result: name -> value."""
+    """Return the settings of a result: name -> value."""
     method = entry.result.method
     names = ("prompt", "shots", "samples", "extraction", "judge")
     settings = {"method": method.name, **{name: getattr(method, name) for name in names}}
@@ -429,7 +437,7 @@ def _settings_of(entry: Entry) -> dict[str, object]:
 
 
 def _different(comparison: Comparison) -> dict[str, list[object]]:
-    """The settings in which the results differ: name -> the value of each result."""
+    """Return the settings in which the results differ: name -> the value of each result."""
     settings = [_settings_of(entry) for entry in comparison.chosen]
     # Hashes always differ and explain nothing.
     names = dict.fromkeys(name for of_result in settings for name in of_result if not name.endswith("_hash"))
@@ -438,7 +446,7 @@ def _different(comparison: Comparison) -> dict[str, list[object]]:
 
 
 def setting_rows(comparison: Comparison) -> Table:
-    """The settings in which the results differ, a row each."""
+    """List the settings in which the results differ, one row each."""
     slots = list(zip(SLOTS, comparison.chosen, strict=False))
     results = {f"{slot}_result": comparison.name(entry) for slot, entry in slots}
     return [
@@ -455,8 +463,10 @@ def setting_rows(comparison: Comparison) -> Table:
 
 
 def _settings(comparison: Comparison) -> str:
-    """The settings in which the results differ: only without any is a difference due to the
-    models."""
+    """Draw the settings in which the results differ.
+
+    Only if there are none can a difference be attributed to the models.
+    """
     different = _different(comparison)
     if not different:
         is_known = all(entry.result.kind == "measured" for entry in comparison.chosen)  # papers print few settings
@@ -471,7 +481,7 @@ def _settings(comparison: Comparison) -> str:
 
 
 def _answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
-    """The first two of the results that can be compared question by question."""
+    """Return the first two of the results that can be compared question by question."""
     answered = [entry for entry in comparison.chosen if comparison.has_answers(entry)]
     if len(answered) < 2 or comparison.outcomes is None or comparison.metric not in comparison.outcomes.metrics:
         return None
@@ -479,8 +489,10 @@ def _answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
 
 
 def _flipped_units(comparison: Comparison, entry_a: Entry, entry_b: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
-    """Yield the scored units on which two results differ: the one that scored more, the case, and
-    the positions of the questions."""
+    """Yield each scored unit on which two results differ.
+
+    An item is (the result that scored more, number of the case, positions of the questions).
+    """
     outcomes, metric = comparison.outcomes, comparison.metric
     assert outcomes is not None
     # Units are in the same order for all runs of a set.
@@ -500,7 +512,7 @@ def _flipped_units(comparison: Comparison, entry_a: Entry, entry_b: Entry) -> It
 
 
 def flip_rows(comparison: Comparison) -> Table:
-    """The questions on which two results differ, with both answers, a row each."""
+    """List the questions on which two results differ, with both answers, one row each."""
     two, outcomes = _answered_pair(comparison), comparison.outcomes
     if two is None or outcomes is None:
         return []
@@ -532,7 +544,7 @@ def flip_rows(comparison: Comparison) -> Table:
 
 
 def _flips(board: Board, comparison: Comparison) -> str:
-    """The cases on which two results differ, drawn with their images and both answers."""
+    """Draw the cases on which two results differ, with their images and both answers."""
     entries, outcomes = _answered_pair(comparison), comparison.outcomes
     if entries is None or outcomes is None:
         return ""
@@ -540,7 +552,7 @@ def _flips(board: Board, comparison: Comparison) -> str:
     flipped = list(_flipped_units(comparison, *entries))
     if not flipped:
         return f'{title}<p class="sub">None: both have the same outcome everywhere on this score.</p>'
-    winners: dict[int, Entry] = {}  # of a case's units, the first names the winner
+    winners: dict[int, Entry] = {}  # of several units of a case, the first decides
     for winner, case, _ in flipped:
         winners.setdefault(case, winner)
     drawn_cases = list(winners)[:MAX_FLIPS]

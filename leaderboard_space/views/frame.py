@@ -1,5 +1,4 @@
-"""Draw the frame of the board: style sheets, scripts, tabs, and each page before the server has
-drawn it."""
+"""Draw the frame of the board: style sheets, scripts, tabs, and placeholders of the pages."""
 
 from __future__ import annotations
 
@@ -30,25 +29,25 @@ START_SCRIPT = (
 
 
 def scripts() -> str:
-    """The scripts in the head of the page."""
+    """Return the scripts in the head of the page."""
     return _read(SCRIPTS)
 
 
 def header() -> str:
-    """The style sheets, the name of the board, and the tabs."""
+    """Draw the style sheets, the name of the board, and the tabs."""
     name = "medprobe <span>Can you trust your AI radiologist?</span>"
     skip = '<a class="skip" href="#mp-pages">Skip to the results</a>'
     return f"<style>{_read(STYLE_SHEETS)}</style>{skip}<header><h1>{name}</h1></header>{_navigation()}"
 
 
 def pages(initial_html: Mapping[str, str]) -> str:
-    """Every page except Submit, which is a form of Gradio's.
+    """Draw every page except Submit, which is a Gradio form.
 
     Benchmark pages draw themselves and ask the server for what changes (`assets/board.js`); the
     others are drawn by the server.
 
     Args:
-        initial_html: Page -> what it shows at first (HTML).
+        initial_html: Page -> HTML that it shows at first.
     """
     names = ("overview", "compare", "cases", "topic", "model", "about")
     html_by_page = {family: _benchmark(family) for family in BENCHMARKS}
@@ -60,7 +59,7 @@ def pages(initial_html: Mapping[str, str]) -> str:
 
 
 def _benchmark(family: str) -> str:
-    """The page of a benchmark before it has drawn itself."""
+    """Draw the page of a benchmark as it is before its script fills it."""
     return (
         f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
         '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
@@ -69,13 +68,15 @@ def _benchmark(family: str) -> str:
 
 
 def about() -> str:
-    """The page About."""
+    """Return the page About."""
     return _read(("about.html",))
 
 
 def page(name: str, initial_html: str = READING) -> str:
-    """A page that the server draws (`assets/page.js`). `initial_html`: what it shows at first
-    (HTML)."""
+    """Draw a page that the server fills (`assets/page.js`).
+
+    `initial_html` is what it shows at first.
+    """
     return f'<div class="mp-page" data-page="{name}">{initial_html}</div>'
 
 
@@ -84,7 +85,7 @@ def _read(names: tuple[str, ...]) -> str:
 
 
 def _navigation() -> str:
-    """The tabs: links, since every page has an address (`assets/router.js`)."""
+    """Draw the tabs as links, since every page has an address (`assets/router.js`)."""
     tabs = [("overview", "Overview", "#/overview")]
     tabs += [(family, BENCHMARK_LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
     tabs += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]

@@ -69,8 +69,8 @@ def page(board: Board, request: Request) -> str:
 
     Args:
         board: The board.
-        request: `model`, the name chosen on the page, or `id`, that of the address; any name of the
-            model.
+        request: `model`, the name chosen on the page, or `id`, the name in the address. Any name of
+            the model is understood.
     """
     name = _model_name(board, request)
     entries = model_entries(board, name)
@@ -109,26 +109,28 @@ def page(board: Board, request: Request) -> str:
 
 
 def _from_the_image(lines: Sequence[Line]) -> str:
-    """What each score owes to the images, where runs without the right ones are known."""
+    """State how much of each score comes from the images, where that was measured."""
     sights = [(line.questions, metric_sights(line.section, line.metric).get(line.row.entry.key)) for line in lines]
     parts = [sentences.image_gain_sentence(questions, sight) for questions, sight in sights if sight]
     return f'<p class="sub">{text(" ".join(parts), 800)}</p>' if parts else ""
 
 
 def _folded(name: str, title: str, content: str) -> str:
-    """A part of the page that most visitors do not need, folded behind its title; "" without
-    content."""
+    """Draw a part of the page that most visitors do not need, folded behind its title.
+
+    The result is "" without content.
+    """
     if not content:
         return ""
     return f'<details class="more-of" data-keep="{name}"><summary>{text(title)}</summary>{content}</details>'
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """A part of the page as a file, or how to cite the page.
+    """Return a part of the page as a file, or the page's citation.
 
     Args:
         board: The board.
-        request: As for `page`; `part`: verdicts, categories, card, or badge:FAMILY; `as`: csv, json
+        request: As for `page`; `of`: verdicts, categories, card, or badge:FAMILY; `as`: csv, json
             or cite.
 
     Returns:
@@ -159,9 +161,11 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
 
 def _model_name(board: Board, request: Request) -> str:
-    """The model that a request names, by the board's name for it even if the browser changed what a
-    field showed."""
-    # The field on the page wins over the address.
+    """Return the board's name of the model that a request names.
+
+    It is also found if the browser changed what a field showed.
+    """
+    # The field on the page takes precedence over the address.
     name = str(request.get("model") or request.get("id") or "")[:MAX_CHOICE_LENGTH]
     if model_entries(board, name):
         return name
@@ -172,7 +176,7 @@ def _model_name(board: Board, request: Request) -> str:
 
 
 def as_named(name: str, ending: str, content: str) -> dict[str, str]:
-    """A text as the file that the browser saves.
+    """Wrap a text as a file that the browser saves.
 
     Args:
         name: Name of the model; characters that a file name cannot have are replaced.
@@ -185,7 +189,10 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
 
 
 def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
-    """The field that names a model. `buttons`: what can be done with the page of one (HTML)."""
+    """Draw the field that names a model.
+
+    `buttons` is the HTML of the actions on a model's page.
+    """
     names = "".join(f'<option value="{text(name, MAX_CHOICE_LENGTH)}"></option>' for name in all_models(board))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
@@ -196,13 +203,13 @@ def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
 
 
 def _list(board: Board) -> str:
-    """All models, each a link to its page."""
+    """Draw a list of links to the pages of all models."""
     items = "".join(f'<li><a href="{model_address(name)}">{text(name)}</a></li>' for name in all_models(board))
     return f'<ul class="names">{items}</ul>'
 
 
 def _facts(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
-    """Kind, size, release date, licence and links of a model, and its other names."""
+    """Draw kind, size, release date, licence and links of a model, and its other names."""
     by = f' title="By {text(model.released_by, 100)}"' if model.released_by else ""
     paper = text((model.paper or "").removeprefix("arXiv:"))
     facts = (
@@ -218,8 +225,7 @@ def _facts(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> st
 
 
 def _names(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
-    """The other names of a model, those of the table and those of its results, with their
-    snapshots."""
+    """Draw a model's other names, in the board's table and in its results, with their snapshots."""
     on_board = {(entry.result.model.name, snapshot_of(entry.result.model)) for _, entry in entries}
     # The main name is the title, so it is not listed again.
     names = {*model.written, *on_board} - {(model.name, None)}
@@ -240,7 +246,7 @@ def _names(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> st
 
 
 def _verdicts(lines: Sequence[Line], model: ModelMetadata) -> str:
-    """Every result of the model that has a score, each in a line."""
+    """Draw one line for every result of the model that has a score."""
     without = [
         BENCHMARK_LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}
     ]
@@ -272,8 +278,10 @@ def _verdicts(lines: Sequence[Line], model: ModelMetadata) -> str:
 
 
 def _benchmark(line: Line, model: ModelMetadata) -> str:
-    """The benchmark of a line, a link to its table, with what the score is and whether the model
-    may have seen the questions."""
+    """Draw the benchmark of a line as a link to its table.
+
+    Below it stand the score's name and whether the model may have seen the questions.
+    """
     section, group = line.section, line.row.group
     unranked_reason = "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
     about = " · ".join(
@@ -282,7 +290,7 @@ def _benchmark(line: Line, model: ModelMetadata) -> str:
             (set_qualifier(section), metric_info(line.metric, section.family).label, unranked_reason),
         )
     )
-    # Drawn images and others' sets are not the questions that were published then.
+    # Phantoms and custom sets do not contain the questions that the paper published.
     published = None if section.kind in ("phantom", "custom") else board_spec(section.family).published
     exposure = sentences.exposure_note(published, snapshot_of(line.row.entry.result.model) or model.released)
     return (
@@ -292,7 +300,7 @@ def _benchmark(line: Line, model: ModelMetadata) -> str:
 
 
 def _verdict(line: Line) -> str:
-    """The verdict of a line against guessing, or why it has none."""
+    """State the verdict of a line against guessing, or why it has none."""
     score, result = line.score, line.row.entry.result
     guess = headlines.comparator_name(line.row, line.section.family, line.metric)
     verdict = sentences.format_verdict(score.verdict, guess, score.chance)
@@ -303,7 +311,7 @@ def _verdict(line: Line) -> str:
 
 
 def _verdict_rows(lines: Sequence[Line]) -> Table:
-    """The scores of the lines with their ranks, a row each."""
+    """List the scores of the lines with their ranks, one row each."""
     return [
         {
             **number_columns(line.section, line.row.entry, line.metric, line.score),
@@ -317,7 +325,7 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
 
 
 def _category_rows(lines: Sequence[Line]) -> Table:
-    """The scores of the lines by every facet, a row each."""
+    """List the scores of the lines by every facet, one row each."""
     rows: Table = []
     for line in lines:
         entry = line.row.entry

@@ -84,7 +84,7 @@ def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     assert plain(compare.page(papers, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
     for key, page_text in (
         ("set", "Set of questions no/where: not on this board"),
-        ("metric", "Score no/where: not known of these results"),
+        ("metric", "Score no/where: not known for these results"),
     ):
         assert page_text in compare.page(papers, {**other_name, key: "no/where"})
     assert "Another one is shown" not in page
