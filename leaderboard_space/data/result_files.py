@@ -54,7 +54,9 @@ def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path
         BadInput: If the questions are unavailable or the files are invalid.
     """
     if not (folder / RUN_FILE).is_file():
-        raise BadInput(f"{folder / RESULT_FILE}: has not been verified, and contains no run from which scores could be derived.")
+        raise BadInput(
+            f"{folder / RESULT_FILE}: has not been verified, and contains no run from which scores could be derived."
+        )
     sent = SubmittedFiles.from_folder(folder)
     parts = [str(DERIVE_VERSION), *(hashlib.sha256(content or b"").hexdigest() for content in sent)]
     target = cache_folder() / hashlib.sha256("".join(parts).encode()).hexdigest()

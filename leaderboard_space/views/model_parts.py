@@ -44,13 +44,11 @@ from leaderboard_space.views.tables.table import (
 )
 
 NamedScore = tuple[str, Score, str]
-"""A row of a small table: its name, the score, and what is linked beside it (HTML each but the
-score)."""
+"""A row of a small table: (HTML of its name, score, HTML of the links beside it)."""
 
 
 def benchmark_scores(line: Line) -> str:
-    """Draw a benchmark: every score, the weakest and strongest categories, and the shares of the
-    options; "" if nothing is known."""
+    """Draw a benchmark's scores, extreme categories and option shares; "" if none are known."""
     ends = facet_ends(line)
     parts = [_scores(line), *(_ends(line, of_facet) for of_facet in ends), _bias(line)]
     body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
@@ -60,8 +58,10 @@ def benchmark_scores(line: Line) -> str:
 
 
 def weak_spot_table(weakest: Sequence[Spot]) -> str:
-    """Draw the weakest spots over all benchmarks; each links to the ranking, and to cases if
-    answers are known."""
+    """Draw the weakest spots over all benchmarks.
+
+    Each links to the ranking, and to its cases if answers are known.
+    """
     return f"<h3>Weakest spots</h3>{_small_table('Weakest spots', [('', [*map(_spot, weakest)])])}" if weakest else ""
 
 
@@ -81,7 +81,7 @@ def _link(name: str, address: str) -> str:
 
 
 def _scores(line: Line) -> str:
-    """Every score of a line; "" if it has only one."""
+    """Draw every score of a line; "" if it has only one."""
     family = line.section.family
     rows = [
         (_link(metric_info(metric, family).label, benchmark_address(line.section, metric)), score, "")
@@ -92,7 +92,7 @@ def _scores(line: Line) -> str:
 
 
 def _ends(line: Line, ends: Ends) -> str:
-    """The weakest and the strongest values of a facet, each a link to its leaderboard."""
+    """Draw the weakest and the strongest values of a facet, each a link to its leaderboard."""
     facet = FACET_NAMES.get(ends.facet, ends.facet).lower()
 
     def row(label: str, score: Score) -> NamedScore:
@@ -133,7 +133,7 @@ def _small_table(label: str, groups: Sequence[tuple[str, Sequence[NamedScore]]])
 
 
 def _bias(line: Line) -> str:
-    """What letters it chose, against how often each is the key; papers do not print it."""
+    """Draw how often each letter was chosen and how often it is the key; papers do not print this."""
     shares = option_shares(line)
     if not shares:
         return ""
@@ -156,12 +156,14 @@ def _bias(line: Line) -> str:
 
 
 MAX_FAILURES = 3
-"""Example failures on the page; Cases has them all."""
+"""Maximum number of example failures on the page; the page Cases lists all."""
 
 
 def wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) -> str:
-    """Draw cases that the model got wrong, of its weakest spot with known answers, else of its
-    first benchmark with known answers.
+    """Draw cases that the model got wrong.
+
+    They are from its weakest spot with known answers, or else from its first benchmark with known
+    answers.
 
     Args:
         board: The board.
@@ -246,8 +248,10 @@ def history(results: Sequence[tuple[Section, Entry]]) -> str:
 
 
 def set_qualifier(section: Section) -> str:
-    """What distinguishes a set from the benchmark's main one: its title, and its split if it is not
-    the test split."""
+    """Return what distinguishes a set from the benchmark's main one.
+
+    This is its title, and its split if it is not the test split.
+    """
     title = "" if section.kind == "complete" else section.title()
     return ", ".join(filter(None, (title, "" if section.split == "test" else section.split)))
 
@@ -259,12 +263,14 @@ VERDICT_COLOUR = {
     None: "#5b6675",
 }
 LETTER_WIDTH_PX = 6.6
-"""Width reserved for a character at 11 px, wider than most."""
+"""Width reserved for a character at a font size of 11 px; most characters are narrower."""
 
 
 def badge(line: Line) -> str:
-    """Draw the result of a benchmark as a small SVG: name, score, verdict. Its title says the same
-    in words."""
+    """Draw the result on a benchmark as a small SVG: name, score, verdict.
+
+    Its title says the same in words.
+    """
     info, score = metric_info(line.metric, line.section.family), line.score
     guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
     value = f"{score_text(score.value, info.unit)}{'%' if info.unit == 'percent' else ''}"
@@ -290,8 +296,10 @@ def badge(line: Line) -> str:
 
 
 def markdown(model: ModelMetadata, lines: Sequence[Line]) -> str:
-    """A table of the main results as Markdown, for a model card. Cells are escaped, so that none
-    breaks out of its column."""
+    """Format the main results as a Markdown table for a model card.
+
+    Cells are escaped, so that none breaks out of its column.
+    """
     rows = [
         "| Benchmark | Score | 95% interval | Against guessing | Questions | Result |",
         "|---|---|---|---|---|---|",
@@ -316,12 +324,12 @@ def markdown(model: ModelMetadata, lines: Sequence[Line]) -> str:
 
 
 def _in_markdown(value: str) -> str:
-    """Escape a text, so that Markdown shows it unchanged, on one line."""
+    """Escape a text so that Markdown shows it unchanged and on one line."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in " ".join(value.split()))
 
 
 def card(model: ModelMetadata, lines: Sequence[Line]) -> str:
-    """Draw the badges, each with a button that saves it, and the Markdown."""
+    """Draw the badges, each with a button that saves it, and the Markdown table."""
     badges = "".join(
         f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.family}">'
         f"Save SVG<span class=unseen> of {text(line.questions)}</span></button></li>"

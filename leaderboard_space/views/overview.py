@@ -53,21 +53,25 @@ def page(overview: Overview, labels: Sequence[TopicLabel], request: Request) -> 
 
 
 def _selected_rows(overview: Overview, request: Request) -> list[ModelRow]:
-    """The models that the request selects, pinned ones first."""
+    """Return the models that the request selects, pinned ones first."""
     pinned, kind = _names(request, "pin"), str(request.get("kind") or "")
     rows = [row for row in overview.rows if row.name in pinned or kind in ("", row.kind)]
     return sorted(rows, key=lambda row: row.name not in pinned)
 
 
 def _names(request: Request, key: str) -> list[str]:
-    """The names under a key of an address: models to show first (`pin`), or columns to leave out
-    (`hide`)."""
+    """Return the names under a key of an address.
+
+    They are models to show first (`pin`), or columns to leave out (`hide`).
+    """
     return [str(name) for name in as_list(request.get(key))]
 
 
 def _topics(labels: Sequence[TopicLabel]) -> str:
-    """Links to topics, the largest modalities and departments first; the numbers count the cases
-    that benchmarks label so."""
+    """Draw links to topics, the largest modalities and departments first.
+
+    The numbers count the cases that benchmarks give that label.
+    """
     by_topic = labels_by_topic(labels)
     sizes = {slug: sum(label.n for label in of_topic) for slug, of_topic in by_topic.items()}
     by_size = sorted(known_topics().values(), key=lambda topic: (-sizes[topic.slug], topic.name))
@@ -91,7 +95,7 @@ def _topics(labels: Sequence[TopicLabel]) -> str:
 
 
 def _bar(overview: Overview, request: Request, n_selected: int) -> str:
-    """The heading of the matrix, and the buttons that choose its rows and columns."""
+    """Draw the heading of the matrix, and the buttons that choose its rows and columns."""
     labels = {"": "All"} | {kind: MODEL_KIND_TITLES[kind].capitalize() for kind in KIND_CLASS}
     chosen, hidden = str(request.get("kind") or ""), _names(request, "hide")
     kinds = "".join(_choice("kind", kind, label, kind == chosen) for kind, label in labels.items())
@@ -112,7 +116,7 @@ def _bar(overview: Overview, request: Request, n_selected: int) -> str:
 
 
 def _choice(name: str, value: str, label: str, is_on: bool, attributes: str = "") -> str:
-    """A button that chooses a filter, or shows and hides a column."""
+    """Draw a button that chooses a filter, or shows and hides a column."""
     return (
         f'<button type="button" class="choice" data-name="{name}"{attributes} value="{text(value, 200)}" '
         f'aria-pressed="{"true" if is_on else "false"}">{text(label)}</button>'
@@ -120,8 +124,10 @@ def _choice(name: str, value: str, label: str, is_on: bool, attributes: str = ""
 
 
 def _compare_pinned(overview: Overview, request: Request) -> str:
-    """A link that compares the first two pinned models, on the first benchmark in which both have a
-    result."""
+    """Draw a link that compares the first two pinned models; "" if there are fewer.
+
+    They are compared on the first benchmark in which both have a result.
+    """
     rows = {row.name: row for row in overview.rows}
     pinned = [rows[name] for name in _names(request, "pin") if name in rows][:2]
     for column in overview.columns if len(pinned) == 2 else ():
@@ -133,7 +139,7 @@ def _compare_pinned(overview: Overview, request: Request) -> str:
 
 
 def _matrix(overview: Overview, rows: Sequence[ModelRow], request: Request) -> str:
-    """The table of models and benchmarks."""
+    """Draw the table of models and benchmarks."""
     if not overview.columns:
         return '<p class="sub">There are no results on an official question set yet.</p>'
     if not rows:
@@ -166,7 +172,7 @@ def _matrix(overview: Overview, rows: Sequence[ModelRow], request: Request) -> s
 
 
 def _other_sets(overview: Overview) -> str:
-    """Links to the store's results on question sets that have no column."""
+    """Draw links to the store's results on question sets that have no column."""
     by_title: dict[str, list[str]] = {}
     for section, n in overview.other_sets:
         name = BENCHMARK_LABELS[section.family] + (f" {section.split}" if section.is_official else "")
@@ -175,11 +181,11 @@ def _other_sets(overview: Overview) -> str:
     links = "; ".join(f"{text(title)}: {', '.join(in_title)}" for title, in_title in by_title.items())
     sets = "another set" if len(overview.other_sets) == 1 else "other sets"
     total = plural(sum(n for _, n in overview.other_sets), "result")
-    return f'<p class="fine apart">This store also holds {total} on {sets}. {links}.</p>' if links else ""
+    return f'<p class="fine apart">This store also has {total} on {sets}. {links}.</p>' if links else ""
 
 
 def _name_cell(row: ModelRow, is_pinned: bool) -> str:
-    """The name of a model, a link to its page, with the button that pins it."""
+    """Draw the name of a model as a link to its page, with the button that pins it."""
     kind = row.kind or ""
     pin = (
         f'<button type="button" class="pin" aria-pressed="{"true" if is_pinned else "false"}" aria-label="Pin {text(row.name)}" '
@@ -193,7 +199,7 @@ def _name_cell(row: ModelRow, is_pinned: bool) -> str:
 
 
 def _score_column(benchmark: BenchmarkColumn) -> Column[ModelRow]:
-    """The column of a benchmark: the score of every model that has one."""
+    """Build the column of a benchmark: the score of every model that has one."""
 
     def cell(row: ModelRow) -> str:
         score_cell, elsewhere = row.cells.get(benchmark.family), _elsewhere(row, benchmark.family)
@@ -219,8 +225,7 @@ def _score_column(benchmark: BenchmarkColumn) -> Column[ModelRow]:
 
 
 def _elsewhere(row: ModelRow, family: str) -> str:
-    """The mark of a model's results on other sets of a benchmark, a link to them; "" if there are
-    none."""
+    """Draw the mark that links to a model's results on other sets of a benchmark; "" if none."""
     sections = row.elsewhere.get(family, [])
     address = benchmark_address(sections[0]) if len(sections) == 1 else model_address(row.name)
     title = text(f"{row.name} also on: {'; '.join(map(set_title, sections))}", 400)
@@ -229,7 +234,7 @@ def _elsewhere(row: ModelRow, family: str) -> str:
 
 
 def _legend(overview: Overview) -> str:
-    """What the marks of the matrix mean, and how it is sorted."""
+    """Explain the marks of the matrix and how it is sorted."""
     against_runs = sentences.join_names([column.label for column in overview.columns if column.is_random_run])
     run = f"In {against_runs}, guessing is the paper's own random run. " if against_runs else ""
     kinds = "".join(
@@ -239,19 +244,19 @@ def _legend(overview: Overview) -> str:
     )
     order = ""
     if overview.columns:
-        order = f"First the models that most benchmarks know, then by {overview.columns[0].label}; click a column to sort by it. "
+        order = f"Models with results on most benchmarks first, then by {overview.columns[0].label}; click a column to sort by it. "
     better, same, worse = (sentences.VERDICT_SIGNS[verdict] for verdict in sentences.VERDICT_WORDS)
     return (
         f'<p class="fine kinds">{kinds}</p><p class="fine">{text(order)}Axes run from 0 to 100%. '
         f"Dot: score; bar: 95% interval; dashed: guessing; –: no result. {better} better than guessing, "
         f"{same} not significantly different, {worse} worse. "
         f"{sentences.multiple_testing_note(overview.tested)} {text(run, 400)}"
-        "A column is one set of questions, that with most results; +1: a result on another set.</p>"
+        "Each column is one set of questions, the one with most results; +1: a result on another set.</p>"
     )
 
 
 def file(overview: Overview, request: Request) -> dict[str, str]:
-    """The selected models as a file, a row for each score; or how to cite them.
+    """Return the selected models as a file, one row per score; or how to cite them.
 
     Args:
         overview: The matrix.

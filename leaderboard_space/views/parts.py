@@ -1,5 +1,4 @@
-"""Draw the small parts that several pages share: addresses, buttons that share and save, the fields
-of a form, notes."""
+"""Draw the small parts that several pages share: addresses, buttons, form fields, notes."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from leaderboard_space.html import MAX_CHOICE_LENGTH, options, plural, prose, te
 Request = Mapping[str, Any]
 """What the browser asks for: keys and values of an address."""
 MAX_ID_LENGTH = 300
-"""Characters of an id in an address."""
+"""Maximum number of characters of an id in an address."""
 
 
 def address_of(page: str, id: str = "", /, **parameters: str | Sequence[str] | None) -> str:
-    """A link within the board, escaped for an attribute.
+    """Return a link within the board, escaped for an attribute.
 
     Args:
         page: Name of the page.
@@ -41,12 +40,12 @@ def address_of(page: str, id: str = "", /, **parameters: str | Sequence[str] | N
 
 
 def set_name(section: Section) -> str:
-    """The name of a question set in addresses of the pages Compare and Cases."""
+    """Return the name of a question set in addresses of the pages Compare and Cases."""
     return f"{section.family}/{section.key}"
 
 
 def set_title(section: Section) -> str:
-    """The title of a question set beside those of other benchmarks."""
+    """Return the title of a question set for lists that include other benchmarks."""
     return f"{BENCHMARK_LABELS[section.family]}: {section.title()}, {section.split}"
 
 
@@ -56,7 +55,7 @@ def benchmark_address(
     selection: Sequence[TreePath] = (),
     every: bool = False,
 ) -> str:
-    """The leaderboard of a question set.
+    """Return the address of a question set's leaderboard.
 
     Args:
         section: The question set.
@@ -69,8 +68,10 @@ def benchmark_address(
 
 
 def selection_address(selection: Sequence[TreePath]) -> dict[str, list[str]]:
-    """A selection as parameters of an address: `facet` for a label, `branch` for what is below
-    one."""
+    """Return a selection as parameters of an address.
+
+    A label is a `facet`; a path below a label is a `branch`.
+    """
     parameters: dict[str, list[str]] = {}
     for path in selection:
         key = "branch" if len(path) > 2 else "facet"
@@ -79,7 +80,7 @@ def selection_address(selection: Sequence[TreePath]) -> dict[str, list[str]]:
 
 
 def compare_address(section: Section, metric: str | None, branches: Sequence[TreePath] = (), **results: str) -> str:
-    """The comparison of results.
+    """Return the address of a comparison of results.
 
     Args:
         section: The question set.
@@ -91,12 +92,12 @@ def compare_address(section: Section, metric: str | None, branches: Sequence[Tre
 
 
 def model_address(name: str) -> str:
-    """The page of a model; for an overlong name, the page that lists all models."""
+    """Return the address of a model's page; for an overlong name, that of the list of models."""
     return address_of("model", name if len(name) <= MAX_ID_LENGTH else "")
 
 
 def case_address(section: Section, case_id: str) -> str:
-    """One case of a question set."""
+    """Return the address of one case of a question set."""
     return address_of("cases", case_id, set=set_name(section))
 
 
@@ -110,7 +111,7 @@ MODEL_KIND_TITLES = {
 
 
 def links_row(label: str, title: str, links: str) -> str:
-    """A row of links after their title.
+    """Draw a row of links after a title.
 
     Args:
         label: What screen readers announce.
@@ -121,7 +122,7 @@ def links_row(label: str, title: str, links: str) -> str:
 
 
 def explanation_button(content: str, explanation: str, name: str, kind: str = "") -> str:
-    """A button that opens an explanation by click, touch and key.
+    """Draw a button that opens an explanation, by mouse, touch or keyboard.
 
     Args:
         content: HTML of the button.
@@ -138,12 +139,14 @@ def explanation_button(content: str, explanation: str, name: str, kind: str = ""
 
 
 MAX_FIRST_RESULTS, MAX_FIRST_MODELS = 60, 20
-"""Rows of a long table that are drawn at first: of results, and of models, which have a chart in
-every column."""
+"""Number of rows of a long table that are drawn at first: results, and models. Rows of models are
+larger, with a chart in every column."""
 
 
 def all_rows_button(n_drawn: int, n_total: int, row_noun: str = "result") -> str:
-    """The button that draws all rows of a table; sorting draws them, too (`assets/table.js`).
+    """Draw the button that shows all rows of a table.
+
+    Sorting the table shows them, too (`assets/table.js`).
 
     Args:
         n_drawn: Number of rows that are drawn.
@@ -155,7 +158,7 @@ def all_rows_button(n_drawn: int, n_total: int, row_noun: str = "result") -> str
 
 
 def save_menu(table: str) -> str:
-    """The menu that saves a table."""
+    """Draw the menu that saves a table."""
     buttons = "".join(
         f'<button type="button" class="link" data-act="{form}" data-of="{table}">{form.upper()}</button>'
         for form in ("csv", "json")
@@ -164,11 +167,11 @@ def save_menu(table: str) -> str:
 
 
 CITE_BOX = '<div class="cite" hidden></div>'
-"""Where the citation appears that a button of `action_buttons` asks for."""
+"""Where the citation appears after a click on Cite (`action_buttons`)."""
 
 
 def action_buttons(table: str = "", can_save: bool = True) -> str:
-    """The buttons that share, save and cite a page.
+    """Draw the buttons that share, save and cite a page.
 
     Args:
         table: The table to save.
@@ -183,28 +186,33 @@ def action_buttons(table: str = "", can_save: bool = True) -> str:
 
 
 def measured_sections(board: Board) -> list[Section]:
-    """Question sets with known answers: complete official ones first, then by the number of
-    results."""
+    """List the question sets with known answers.
+
+    Complete official sets come first, then those with most results.
+    """
     measured = [section for section in board.snapshot.all_sections if _measured(section)]
     return sorted(measured, key=lambda section: (section.kind != "complete", -len(_measured(section))))
 
 
 def _measured(section: Section) -> list[Entry]:
-    """The results of a section whose answers are known."""
+    """List the results of a section whose answers are known."""
     return [entry for entry in section.entries if entry.result.kind == "measured" and entry.answers is not None]
 
 
 def chosen_section(board: Board, request: Request) -> Section | None:
-    """The question set that a request names, else the first with answers; None if no answers are
-    known at all."""
+    """Return the question set that a request names, else the first with answers.
+
+    The result is None if no answers are known at all.
+    """
     sections = measured_sections(board)
     matches = [section for section in sections if set_name(section) == str(request.get("set") or "")]
     return next(iter(matches or sections), None)
 
 
 def answer_key(section: Section, question: Any) -> list[int]:
-    """The correct options of a question; empty if its source hides them, even if the store has a
-    key.
+    """Return the correct options of a question; empty if its source hides them.
+
+    Hidden keys stay hidden even if the store has them.
 
     Args:
         section: The question set.
@@ -215,7 +223,7 @@ def answer_key(section: Section, question: Any) -> list[int]:
 
 
 def set_select(sections: Sequence[Section], chosen: Section) -> str:
-    """The field that chooses a question set.
+    """Draw the field that chooses a question set.
 
     Args:
         sections: The question sets to choose from.
@@ -229,7 +237,7 @@ def set_select(sections: Sequence[Section], chosen: Section) -> str:
 
 
 def result_input(label: str, name: str, chosen: str, entries: Sequence[Entry], hint: str) -> str:
-    """A text field that suggests results by name, since a list of hundreds cannot be scrolled.
+    """Draw a text field that suggests results by name, since they are too many for a list.
 
     Args:
         label: Its label.
@@ -248,7 +256,7 @@ def result_input(label: str, name: str, chosen: str, entries: Sequence[Entry], h
 
 
 def name_input(label: str, name: str, chosen: str, suggestions: Sequence[tuple[str, str]], hint: str) -> str:
-    """A text field that suggests names.
+    """Draw a text field that suggests names.
 
     Args:
         label: Its label.
@@ -270,8 +278,10 @@ def name_input(label: str, name: str, chosen: str, suggestions: Sequence[tuple[s
 
 
 def no_answers_page() -> str:
-    """The text of a page that needs answers on a board that has none: what is missing, and how to
-    add it."""
+    """Draw a page that needs answers on a board that has none.
+
+    It states what is missing and how to add it.
+    """
     return (
         '<h2 class="finding">No questions are known yet.</h2><p class="sub">This board has only what papers print: scores, but neither '
         "questions nor answers. Both come with a run: <code>medprobe eval BENCHMARK --model MODEL</code>, then <code>medprobe submit "
@@ -280,7 +290,7 @@ def no_answers_page() -> str:
 
 
 def unknown_name_note(noun: str, requested: object, actual: str, scope: str = "on this board") -> str:
-    """A note if an address names something that does not exist; "" otherwise.
+    """Draw a note if an address names something that does not exist; else "".
 
     Args:
         noun: What it names, such as "Score".

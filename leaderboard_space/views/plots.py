@@ -30,10 +30,10 @@ from leaderboard_space.views.tables.table import mark_classes
 ScoresOf = Callable[[str], dict[str, Score]]
 """Metric -> entry key -> score."""
 Level = tuple[float, float] | None
-"""Both ends of what guessing gets: equal if exact, an interval if it is a random run, None if not
-known or not the same for all rows."""
+"""What guessing gets, as (low, high): equal if chance is exact, an interval if it is a random run;
+None if it is not known or differs between rows."""
 MIN_POINTS = 3
-"""Points that a plot by size or date needs."""
+"""Minimum number of points of a plot by size or date."""
 WIDE, NARROW, HEIGHT = 900.0, 400.0, 440.0
 """Width of the two drawings and their height, in pixels."""
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 12.0, 50.0
@@ -41,8 +41,10 @@ LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 12.0, 50.0
 LETTER_WIDTH = 6.3
 """Width of a letter of a name, in pixels."""
 ADVERSARIAL = ("condition", "position", "organ", "modality")
-"""Aspects that are scored with and without adversarial questions, the most telling first.
-Abnormality has none, and `overall` mixes both, so the two overalls do not compare."""
+"""Aspects that are scored with and without adversarial questions, the most informative first.
+
+Abnormality has no adversarial questions, so `overall` with and without them cannot be compared.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Scale:
     log: bool = False
 
     def part(self, value: float) -> float:
-        """Position of a value on the axis, from 0 to 1."""
+        """Return the position of a value on the axis, from 0 to 1."""
         low, high, at = (math.log(max(v, 1e-9)) if self.log else v for v in (self.low, self.high, value))
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
@@ -148,8 +150,10 @@ def by_size(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
 
 
 def by_date(rows: Sequence[Row], metric: str, family: str, subject: str, about: str = "") -> str:
-    """Draw scores by the month of the model's release, of models with a known one; parameters as
-    for `by_size`."""
+    """Draw scores by release month, for models with a known one.
+
+    The parameters are those of `by_size`.
+    """
     dates = {row.entry.key: model_metadata(row.entry.result.model.name).released or "" for row in rows}
     valid_dates = {key: date for key, date in dates.items() if re.fullmatch(r"\d{4}-\d\d.*", date)}
     years = {key: int(date[:4]) + (int(date[5:7]) - 1) / 12 for key, date in valid_dates.items()}
@@ -166,8 +170,10 @@ def by_date(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
 
 
 def _missing(rows: Sequence[Row], values: Mapping[str, float], property_name: str) -> str:
-    """A sentence on the models that a plot leaves out. `values`: entry key -> value across;
-    `property_name`: what that value is."""
+    """Name the models that a plot leaves out, in a sentence.
+
+    `values`: entry key -> value across; `property_name`: what that value is.
+    """
     scored = {row.entry.result.model.name for row in rows if not row.is_baseline and row.score.value is not None}
     missing = scored - {row.entry.result.model.name for row in rows if row.entry.key in values}
     return (
@@ -178,8 +184,10 @@ def _missing(rows: Sequence[Row], values: Mapping[str, float], property_name: st
 
 
 def image_types(tree: Tree, branches: Sequence[TreePath]) -> list[TreePath]:
-    """The branches of ProbMed's image types within a selection, in the order of the tree (the
-    largest first)."""
+    """List the branches of ProbMed's image types within a selection.
+
+    They are in the order of the tree, the largest first.
+    """
     labels = [node.label for node in dict(tree.facets).get("image_type", ()) if node.label != UNLABELLED]
     inside = selection_cells(branches, {"image_type": dict.fromkeys(labels)})
     return [("image_type", label) for label in labels if not branches or ("image_type", label) in inside]
@@ -220,8 +228,8 @@ def _of_two(
         [*(p.x for p in points), *(levels[0] or ())],
         [*(p.y for p in points), *(levels[1] or ())],
     ]
-    # Equal axes: the diagonal is where adversarial questions change nothing.
-    if pair[1] in ADVERSARIAL:  # both axes are alike, so that points on the diagonal lose nothing
+    # Give both axes the same range, so that on the diagonal adversarial questions change nothing.
+    if pair[1] in ADVERSARIAL:
         ends = [[*ends[0], *ends[1]]] * 2
     x_scale, y_scale = (_percent_scale(f"{label} (%)", of_axis) for label, of_axis in zip(labels, ends, strict=True))
     return _frame(title, caption, points, x_scale, y_scale, levels, about)
@@ -286,7 +294,7 @@ def _frame(
     chance: tuple[Level, Level],
     about: str,
 ) -> str:
-    """A plot for wide and for narrow screens, with its title, caption and the buttons that save it.
+    """Draw a plot for wide and for narrow screens, with title, caption and save buttons.
 
     Args:
         title: Name and title.
@@ -324,14 +332,14 @@ def _frame(
 
 
 def _level(scores: Mapping[str, Score]) -> Level:
-    """What guessing gets, if all scores agree on it."""
+    """Return what guessing gets, if all scores agree on it; else None."""
     scored = [score for score in scores.values() if score.chance is not None]
     levels = {score.chance_interval or (round(score.chance or 0.0, 6),) * 2 for score in scored}
     return levels.pop() if len(levels) == 1 else None
 
 
 def _percent_scale(label: str, values: Sequence[float | None]) -> Scale:
-    """An axis in percent that covers the values, with round ends and about five ticks."""
+    """Build an axis in percent that covers the values, with round ends and about five ticks."""
     known_values = [value for value in values if value is not None]
     low, high = min(known_values), max(known_values)
     # The smallest step that needs at most eight intervals.
@@ -343,14 +351,14 @@ def _percent_scale(label: str, values: Sequence[float | None]) -> Scale:
 
 
 def _log_scale(label: str, values: Sequence[float]) -> Scale:
-    """A logarithmic axis, with ticks between the powers of ten."""
+    """Build a logarithmic axis, with ticks between the powers of ten."""
     low, high = min(values) / 1.25, max(values) * 1.25
     steps = [m * 10.0**e for e in range(-3, 16) for m in (1, 1.5, 2, 3, 5, 7)]
     return Scale(label, low, high, tuple((at, f"{at:,g}") for at in steps if low <= at <= high), log=True)
 
 
 def _date_scale(label: str, values: Sequence[float]) -> Scale:
-    """An axis of years, with a tick at the start of each."""
+    """Build an axis of years, with a tick at the start of each."""
     low, high = math.floor(min(values)), math.ceil(max(values) + 1e-6)
     return Scale(label, low, high, tuple((float(year), str(year)) for year in range(low, high + 1)))
 
@@ -408,14 +416,14 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _area(x1: float, y1: float, x2: float, y2: float) -> str:
-    """What guessing gets: a line, or a band."""
+    """Draw what guessing gets: a line if it is exact, a band if it is an interval."""
     if x1 == x2 or y1 == y2:
         return _line("guess", x1, y1, x2, y2)
     return f'<rect class="band" x="{x1:.1f}" y="{y1:.1f}" width="{x2 - x1:.1f}" height="{y2 - y1:.1f}"/>'
 
 
 def _grid(x: Scale, y: Scale, width: float) -> str:
-    """The lines across, and the ticks of both axes; of ticks that would touch, only the first."""
+    """Draw horizontal grid lines and the ticks of both axes, skipping ticks that would overlap."""
     ticks = "".join(
         f"{_line('grid', LEFT, _up(y, at), width - RIGHT, _up(y, at))}"
         f'<text class="end" x="{LEFT - 8:g}" y="{_up(y, at) + 4:.1f}">{tick}</text>'
@@ -431,8 +439,10 @@ def _grid(x: Scale, y: Scale, width: float) -> str:
 
 
 def _shape(kind: str, x: float, y: float) -> str:
-    """The mark of a result by the kind of model, as everywhere on the board: proprietary filled,
-    open hollow, medical a square, baseline a diamond."""
+    """Draw the mark of a result; its shape shows the kind of model, as everywhere on the board.
+
+    Proprietary models are filled, open ones hollow, medical ones square, baselines diamonds.
+    """
     if "k-medical" in kind:
         return f'<rect class="pt" x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9"/>'
     if "k-baseline" in kind:
@@ -441,8 +451,9 @@ def _shape(kind: str, x: float, y: float) -> str:
 
 
 def _names(points: Sequence[Point], x: Scale, y: Scale, width: float) -> dict[int, str]:
-    """Place names beside their points, the highest points first, where they cover no other name, no
-    point and no edge.
+    """Place names beside their points, the highest points first.
+
+    A name is placed only where it covers no other name, no point and no edge.
 
     Returns:
         Position of a point -> its name (SVG), of the points that have room for it.
@@ -468,5 +479,5 @@ def _names(points: Sequence[Point], x: Scale, y: Scale, width: float) -> dict[in
 
 
 def _overlap(box: tuple[float, ...], obstacle: tuple[float, ...]) -> bool:
-    """True if two boxes (left, top, right, bottom) touch."""
+    """Return True if two boxes (left, top, right, bottom) touch."""
     return box[0] <= obstacle[2] and box[2] >= obstacle[0] and box[1] <= obstacle[3] and box[3] >= obstacle[1]

@@ -17,12 +17,12 @@ from leaderboard_space.sentences import VERDICT_WORDS
 from leaderboard_space.views.tables.table import html_columns, scrollable, table
 
 MAX_PROBLEM_KINDS = 50
-"""Kinds of problems that are spelled out; the rest are counted."""
+"""Maximum number of kinds of problems that are listed; the rest are only counted."""
 DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
 """What may differ between problems of one kind: quoted texts and numbers."""
 VERDICTS: dict[Verdict | None, str] = {verdict: f"{words} guessing" for verdict, words in VERDICT_WORDS.items()}
 MAX_LINE_LENGTH = 400
-"""Characters of a problem or a note that are shown."""
+"""Maximum number of characters shown of a problem or a note."""
 
 
 def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str:
@@ -46,8 +46,7 @@ def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool) 
 
 
 def _choices(choices: Sequence[tuple[str, str]]) -> str:
-    """The question sets that can be answered, each with a file to fill in and the list of its
-    ids."""
+    """List the question sets that accept answers, each with a template and its question ids."""
     rows = [
         (
             text(label, 200),
@@ -69,7 +68,7 @@ def _choices(choices: Sequence[tuple[str, str]]) -> str:
 
 
 def _no_choices(has_store: bool) -> str:
-    """Why nothing can be submitted, and who can change that."""
+    """Explain why nothing can be submitted, and who can change that."""
     lacks = "its store holds no questions yet" if has_store else "it has no results store"
     return (
         '<h3>Nothing can be submitted here yet</h3><p class="sub">Answers are scored against questions that this board has, and it has '
@@ -80,7 +79,7 @@ def _no_choices(has_store: bool) -> str:
 
 
 def template(ids: Sequence[str]) -> str:
-    """A CSV to fill in: every question id with an empty response."""
+    """Return a CSV file to fill in: every question id with an empty response."""
     buffer = io.StringIO()
     rows = [("question_id", "response"), *((question_id, "") for question_id in ids)]
     csv.writer(buffer, lineterminator="\n").writerows(rows)
@@ -88,10 +87,12 @@ def template(ids: Sequence[str]) -> str:
 
 
 def report(submission: Submission) -> str:
-    """Draw what a check found: scores with intervals, chance and verdict, problems, and what a
-    person will look at.
+    """Draw the outcome of a check: scores with intervals, chance and verdict, problems, and flags.
 
-    A file with problems has no scores: answers that cannot be read would count as missing."""
+    A file with problems has no scores: answers that cannot be read would count as missing.
+
+    A file with problems has no scores: answers that cannot be read would count as missing.
+    """
     result = submission.result
     scores = "" if submission.problems else _table(result) + _statuses(result)
     return _report(
@@ -122,7 +123,7 @@ def submission_outcome(location: str, is_new: bool, is_pull_request: bool, row: 
     if is_pull_request:
         outcome = "A pull request is open" if is_new else "This was submitted before and is waiting here"
         link = f'<a href="{text(location, 500)}" target="_blank" rel="noopener">{text(location, 500)}</a>'
-        below = "It appears on the board once it is verified; what the verifier says stands there."
+        below = "It appears on the board once it is verified; the verifier comments on the pull request."
     else:
         outcome = "Added to the store" if is_new else "The store has it already"
         link = f'<a href="{row}">see its row on the board</a>.'
@@ -139,7 +140,7 @@ def hidden_checked(problems: Sequence[str], per_day: int) -> str:
     """
     if problems:
         return refusal(problems)
-    costs = f"Each user has {plural(per_day, 'scoring')} a day (UTC); scoring the same file again does not count."
+    costs = f"Each user has {plural(per_day, 'attempt')} a day (UTC); scoring the same file again does not count."
     gives = "Scoring it gives the overall score, rounded, and nothing else: the answers stay hidden."
     return _report(f'{_alert("The file answers every question of the test.")}<p class="sub">{gives} {costs}</p>')
 
@@ -147,7 +148,7 @@ def hidden_checked(problems: Sequence[str], per_day: int) -> str:
 def hidden_scored(score: HiddenScore) -> str:
     """Draw the score of the hidden test, the only number that is disclosed."""
     label, questions = text(metric_info(score.metric).label), plural(score.questions, "question")
-    remaining = f"{plural(score.remaining, 'scoring')} left on {text(score.day)} (UTC)."
+    remaining = f"{plural(score.remaining, 'attempt')} left on {text(score.day)} (UTC)."
     return _report(f'{_alert(f"{label}: {score_text(score.value)} % of {questions}.")}<p class="sub">{remaining}</p>')
 
 
@@ -164,13 +165,15 @@ def _report(content: str) -> str:
 
 
 def _alert(outcome: str) -> str:
-    """The outcome (HTML). It appears long after the button was pressed, so screen readers announce
-    it."""
+    """Draw the outcome so that screen readers announce it.
+
+    It appears long after the button was pressed.
+    """
     return f'<div role="alert"><h2 class="finding">{outcome}</h2></div>'
 
 
 def _headline(submission: Submission) -> str:
-    """What was submitted, and whether it can be added."""
+    """State what was submitted, and whether it can be added."""
     result, benchmark = submission.result, submission.result.benchmark
     about = f"{result.model.name} on {benchmark.name}, {benchmark.split}, {plural(benchmark.questions, 'question')}"
     missing, n_asked = result.statuses.get("missing", 0), max(sum(result.statuses.values()), 1)
@@ -184,7 +187,7 @@ def _headline(submission: Submission) -> str:
 
 
 def _problems(problems: Sequence[str]) -> str:
-    """The problems by kind, each kind with its first problem and the number of the others."""
+    """List the problems by kind, each with its first problem and the number of others."""
     kinds = group_problems(problems)
     twins = [f' <span class="fine">{plural(len(kind) - 1, "more time")}</span>' if kind[1:] else "" for kind in kinds]
     lines = [f"<li>{text(kind[0], MAX_LINE_LENGTH)}{twin}</li>" for kind, twin in zip(kinds, twins, strict=True)]
@@ -197,8 +200,7 @@ def _problems(problems: Sequence[str]) -> str:
 
 
 def group_problems(problems: Sequence[str]) -> list[list[str]]:
-    """Problems that differ only in the line, in what is quoted, or in a number, together; in the
-    order of their first.
+    """Group problems that differ only in line, quoted text or number, in order of appearance.
 
     >>> group_problems(["line 1: 'x' is unknown", "line 7: 'y' is unknown", "cut off"])
     [["line 1: 'x' is unknown", "line 7: 'y' is unknown"], ['cut off']]
@@ -211,7 +213,7 @@ def group_problems(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _flags(flags: Sequence[str]) -> str:
-    """What a person will look at before the result is verified."""
+    """List what a person will look at before the result is verified."""
     items = "".join(f"<li>{text(flag, MAX_LINE_LENGTH)}</li>" for flag in flags)
     return f"<h3>A person will look at this</h3><ul>{items}</ul>" if flags else ""
 
@@ -221,7 +223,7 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _table(result: Result) -> str:
-    """Every score of a result."""
+    """Draw the table of a result's scores."""
 
     def cells(name: str, score: Score) -> tuple[str, ...]:
         info = metric_info(name, result.benchmark.family)

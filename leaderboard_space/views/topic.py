@@ -1,5 +1,7 @@
-"""A topic's page: one label of one benchmark, its models side by side in every aspect. The topic's
-other labels are a click away; nothing is pooled."""
+"""Draw a topic's page: one label of one benchmark, with its models side by side in every aspect.
+
+Links lead to the topic's other labels. Scores of different labels are never pooled.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ from leaderboard_space.views.tables.table import Column, matrix_cell, table
 
 @dataclass(frozen=True)
 class Aspect:
-    """One score of a label. `does`: what a model does to earn it; `given`: the label is its
-    answer."""
+    """One score on a label.
+
+    `does` is what a model does to earn it; `given` is True if the label is its answer.
+    """
 
     metric: str
     does: str
@@ -47,20 +51,23 @@ class Aspect:
 
 @dataclass(frozen=True)
 class LabelSet:
-    """What is known of a label in one set of questions. `aspects`: those that rank models first."""
+    """What is known about a label in one set of questions.
+
+    `aspects`: those that rank models come first.
+    """
 
     section: Section
     aspects: tuple[Aspect, ...]
 
     @property
     def models(self) -> int:
-        """How many models have a score."""
+        """Number of models that have a score."""
         return len(set().union(*(by_model(aspect.standings) for aspect in self.aspects)))
 
 
 @dataclass(frozen=True)
 class LabelSummary(LabelSet):
-    """A label with what is known of it in one of its `sets` of questions."""
+    """A label with what is known about it in one of its `sets` of questions."""
 
     label: TopicLabel
     relation: Relation
@@ -68,22 +75,22 @@ class LabelSummary(LabelSet):
 
     @property
     def ranking(self) -> list[Aspect]:
-        """The aspects that say who is better: those that the label does not give away."""
+        """The aspects that can rank models: those whose answer is not the label itself."""
         return [aspect for aspect in self.aspects if not aspect.given]
 
     @property
     def tested(self) -> int:
-        """How many scores are tested against guessing."""
+        """Number of scores that are tested against guessing."""
         return sum(row.score.verdict is not None for aspect in self.ranking for row in aspect.standings.models)
 
 
 def label_name(label: TopicLabel) -> str:
-    """A label as a title: `Brain MRI`."""
+    """Return a label as a title: `Brain MRI`."""
     return label.display_name[:1].upper() + label.display_name[1:]
 
 
 def label_id(label: TopicLabel) -> str:
-    """How the page's address names a label."""
+    """Return the name of a label in the page's address."""
     return f"{label.family}:{label.facet}:{label.value}"
 
 
@@ -124,7 +131,7 @@ def page(
 
 
 def label_headline(summary: LabelSummary) -> str:
-    """The finding of a label."""
+    """Write the headline of a label."""
     ranking, name = summary.ranking, label_name(summary.label)
     # With one aspect, the finding is that of a leaderboard.
     if len(ranking) == 1:
@@ -135,7 +142,7 @@ def label_headline(summary: LabelSummary) -> str:
 
 
 def _about(summary: LabelSummary) -> str:
-    """What the table is of, and what its marks mean."""
+    """Describe the table's questions and its marks."""
     rows = [row for aspect in summary.aspects for row in aspect.standings.models]
     cases = plural(
         max((row.score.n for row in rows), default=summary.label.n),
@@ -147,7 +154,10 @@ def _about(summary: LabelSummary) -> str:
 
 
 def _sets(topic: Topic, summary: LabelSummary) -> str:
-    """The switch between the question sets with scores of the label: each is a table of its own."""
+    """Draw the switch between the question sets that have scores on the label.
+
+    Each set has a table of its own.
+    """
     links = "".join(
         f'<a href="{address_of("topic", topic.slug, label=label_id(summary.label), set=label_set.section.key)}"'
         f"{' aria-current=true' if label_set.section is summary.section else ''}>{text(label_set.section.title())} "
@@ -158,7 +168,7 @@ def _sets(topic: Topic, summary: LabelSummary) -> str:
 
 
 def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary: LabelSummary | None) -> str:
-    """The topic's labels, a row for each benchmark; the numbers count the benchmark's cases."""
+    """Draw the topic's labels, one row per benchmark; the numbers count the benchmark's cases."""
     rows: dict[str, str] = {}
     for relation, prefix in (("same", ""), ("related", "Related · ")):
         for label in [label for label, label_relation in labels if label_relation == relation]:
@@ -171,8 +181,10 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
 
 
 def _table(summary: LabelSummary, every: bool) -> str:
-    """Models by aspects, sorted by the first; each cell is of the result that represents the model
-    (`groups.preference_key`)."""
+    """Draw models by aspects, sorted by the first aspect.
+
+    Each cell has the result that represents the model (`groups.preference_key`).
+    """
     section, ranking = summary.section, summary.ranking
     # Model -> metric -> the row that represents the model.
     rows: dict[str, dict[str, Row]] = {}
@@ -218,15 +230,17 @@ def _table(summary: LabelSummary, every: bool) -> str:
 
 
 def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapping[str, Row]]) -> Column[str]:
-    """The column of an aspect: the score of every model that has one. `rows`: model -> metric ->
-    row."""
+    """Build the column of an aspect: the score of every model that has one.
+
+    `rows`: model -> metric -> row.
+    """
     section, metric = summary.section, aspect.metric
     title = aspect.does or metric_info(metric, section.family).label
     address = benchmark_address(section, None if aspect.given else metric, [summary.label.path])
     # Chance is in the head only if it is the same for every model.
     levels = {round(row.score.chance, 1) for row in aspect.standings.models if row.score.chance is not None}
     guess = f"guessing {sentences.format_chance(levels.pop())}" if len(levels) == 1 else ""
-    under = f"<small>{text('no finding: the label says it' if aspect.given else guess)}</small>"
+    under = f"<small>{text('not ranked: the label is the answer' if aspect.given else guess)}</small>"
 
     def cell(name: str) -> str:
         row = rows[name].get(metric)
@@ -236,16 +250,18 @@ def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapp
 
 
 def _order(rows: Mapping[str, Row], summary: LabelSummary) -> tuple[int, float]:
-    """Sort key of a model: the first aspect in which it has a score, then that score, the best
-    first. `rows`: metric -> row."""
+    """Return the sort key of a model.
+
+    It is the first aspect in which the model has a score, then that score, best first. `rows`:
+    metric -> row.
+    """
     at, metric = next((at, aspect.metric) for at, aspect in enumerate(summary.aspects) if aspect.metric in rows)
     value = rows[metric].score.value or 0.0
     return at, value if metric_info(metric, summary.section.family).higher_is_better is False else -value
 
 
 def _links(summary: LabelSummary) -> str:
-    """The links to the label's leaderboard, cases and comparison, and the buttons that share and
-    save the page."""
+    """Draw links to the label's leaderboard, cases and comparison, and share and save buttons."""
     label, section = summary.label, summary.section
     metric = summary.ranking[0].metric if summary.ranking else None
     has_cases = any(entry.answers is not None for entry in section.entries)
@@ -278,7 +294,7 @@ def unknown_topic(name: str, similar: Sequence[Hit]) -> str:
 
 
 def file(topic: Topic, summary: LabelSummary | None, request: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers of the page as a file, a row each; or how to cite them.
+    """Return the page's numbers as a file, one row each; or how to cite them.
 
     Args:
         topic: The topic.

@@ -1,1 +1,1 @@
-"""The leaderboard and the breakdown: rows, cells, choices, and what is said of them."""
+"""The leaderboard and the breakdown: their rows, cells, choices and notes."""

@@ -1,5 +1,7 @@
-"""Draw the breakdown: a heat map of results by facet values (or by metrics), shaded by score, grey
-where cells rest on few cases."""
+"""Draw the breakdown: a heat map of results by facet values, or by metrics.
+
+Cells are shaded by score, and grey if they are based on few cases.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ from leaderboard_space.views.tables.table import (
 )
 
 MAX_COLUMNS = 60
-"""Columns drawn; saved files have all."""
+"""Maximum number of columns drawn; saved files have all."""
 FULL_SHADE_POINTS = 50.0
 """Distance from guessing, in points, at which a cell's colour is strongest."""
 
@@ -74,8 +76,8 @@ def view(
     select = f'<label>Break down by <select data-name="facet">{options(choices, facet)}</select></label>'
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{select}{save_menu("breakdown")}</div>'
     columns = known_columns(cells, facet)
-    # A single column would repeat the leaderboard.
-    if len(columns) == 1 and standings.rows:  # one score for each result, which is in the table above
+    # A single column would repeat the scores of the leaderboard above.
+    if len(columns) == 1 and standings.rows:
         only = f'<p class="sub">Only one label is known here: {text(display_label(facet, columns[0]))}.</p>'
         return below if facets == [METRICS_FACET] else f"{head}{'' if is_by_metric else only}{below}"
     if not columns:
@@ -83,7 +85,7 @@ def view(
         return f"{head}{nothing}{below}" if standings.rows else below
     dropped = len(columns) - MAX_COLUMNS
     dropped_note = f"{plural(dropped, 'smaller column')} left out; the saved files contain all" if dropped > 0 else ""
-    # Facet values are sorted by size, so the smallest are left out.
+    # Facet values are sorted by size, so this leaves out the smallest.
     columns = columns[:MAX_COLUMNS]
     entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
     tag, names = distinguishing_tags(entries), display_names(entries)
@@ -108,7 +110,7 @@ def view(
 
 
 def legend(cells: Sequence[tuple[Score | None, str]], metric: str | None, facet: str, extra_note: str = "") -> str:
-    """What the shades and signs of a heat map mean, of those that occur in it.
+    """Explain the shades and signs that occur in a heat map.
 
     Args:
         cells: Score and column of each cell.
@@ -129,16 +131,17 @@ def legend(cells: Sequence[tuple[Score | None, str]], metric: str | None, facet:
 
 
 def _metric_of(metric: str | None, column: str, facet: str) -> str:
-    """The metric of a cell: that of the whole table, or the column's own."""
+    """Return the metric of a cell: that of the whole table, or the column's own."""
     return column if facet == METRICS_FACET or metric is None else metric
 
 
 def _shade(score: Score, metric: str) -> float | None:
-    """The colour of a cell: distance from guessing, from -1 (worse side) to 1 (better side), full
-    at `FULL_SHADE_POINTS`.
+    """Compute the colour of a cell from its distance to guessing.
 
-    None without a colour: chance is not known, no direction is better, the score is a count, or it
-    rests on few cases.
+    It ranges from -1 (worse side) to 1 (better side) and is full at `FULL_SHADE_POINTS`.
+
+    A cell has no colour (None) if chance is not known, neither direction is better, the score is a
+    count, or it is based on few cases.
     """
     info = metric_info(metric)
     if score.value is None or score.chance is None or score.n_cases < MIN_CASES or score.is_small:
@@ -151,7 +154,7 @@ def _shade(score: Score, metric: str) -> float | None:
 
 
 def known_columns(cells: Cells, facet: str) -> list[str]:
-    """Columns with any score, those with most cases first; metrics keep their order.
+    """List the columns with any score, those with most cases first; metrics keep their order.
 
     Args:
         cells: Column -> entry key -> score.
@@ -163,11 +166,11 @@ def known_columns(cells: Cells, facet: str) -> list[str]:
 
 
 def _score_column(section: Section, metric: str, facet: str, name: str, scores: dict[str, Score]) -> Column[Entry]:
-    """The column of one value of the facet, or of one metric; its head counts the cases."""
+    """Build the column of a facet value or a metric; its head states the number of cases."""
     family = section.family
     label = metric_info(name, family).label if facet == METRICS_FACET else display_label(facet, name)
     scored = [score for score in scores.values() if score.value is not None]
-    # Results may cover different numbers of cases: the head has the largest.
+    # Results may cover different numbers of cases: the head of the column states the largest.
     n, n_cases = max((score.n, score.n_cases) for score in scored)
     size = (
         (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, board_spec(family).case)}")
@@ -185,8 +188,11 @@ def _score_column(section: Section, metric: str, facet: str, name: str, scores: 
 
 
 def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
-    """Address of a cell: the result's cases with that label if its answers are known, else the
-    ranking by that label or metric."""
+    """Return the address of a cell.
+
+    If the result's answers are known, it leads to its cases with that label, else to the ranking by
+    that label or metric.
+    """
     if facet == METRICS_FACET:
         return benchmark_address(section, column)
     if facet in FACETS_BY_BENCHMARK.get(section.family, ()) and entry.answers is not None:
@@ -195,8 +201,7 @@ def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
 
 
 def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str, link: str = "") -> str:
-    """A cell of a heat map: the number, shaded by its distance from guessing, with the sign of its
-    test against chance.
+    """Draw a cell of a heat map: a number and the sign of its test, shaded by distance to chance.
 
     Args:
         entry: The result.
@@ -213,7 +218,9 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     metric = _metric_of(metric, column, facet)
     shade, mark = _shade(score, metric), sentences.verdict_sign(score)
     few = sentences.too_few_note(score, board_spec(entry.result.benchmark.family).case)
-    space = "" if score.verdict in ("better", "worse") else "\N{THIN SPACE}"  # other signs read as part of the number
+    space = (
+        "" if score.verdict in ("better", "worse") else "\N{THIN SPACE}"
+    )  # without it, the sign would look like part of the number
     parts = (
         score_tooltip(score),
         sentences.no_score_reason(score, entry.result),
@@ -231,7 +238,7 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
 
 
 def misprint_mark(entry: Entry, metric: str, cell: tuple[str, str] | None) -> str:
-    """A star that opens into what is wrong with a printed number; "" if nothing is known to be.
+    """Draw a star that explains a known error in a printed number; "" if none is known.
 
     Args:
         entry: The result.
@@ -245,8 +252,9 @@ def misprint_mark(entry: Entry, metric: str, cell: tuple[str, str] | None) -> st
 # ---- one result of ProbMed by image type and aspect
 
 EXAMPLE_MODEL = "CheXagent"
-"""The model of the paper's Figure 4, trained on chest X-rays alone. Shown first if it is on the
-board."""
+"""The model of the paper's Figure 4, which was trained on chest X-rays only. It is shown first if
+it is on the board.
+"""
 ASPECT_METRICS = tuple(
     name
     for aspect in PROBED
@@ -273,9 +281,10 @@ def order_preferred(entries: Sequence[Entry], requested: str, name_of: Mapping[s
 
 
 def aspects_table(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str, str]) -> str:
-    """Draw ProbMed's Figure 4 and Tables 7 to 18 for one result: image types, grouped by organ,
-    against the five aspects, with and without adversarial questions; "" if fewer than two image
-    types are known.
+    """Draw the scores of one ProbMed result by image type and aspect; "" for fewer than two types.
+
+    This is ProbMed's Figure 4 and Tables 7 to 18: image types, grouped by organ, against the five
+    aspects, with and without adversarial questions.
 
     Args:
         entry: The result.
@@ -318,6 +327,6 @@ def aspects_table(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mappi
         f'<div class="bar-head"><h3>Every image type and aspect of one result (%)</h3>'
         f"{name_input('Result', 'one', name_of[entry.key], names, 'a result')}{save_menu('aspects')}</div>"
         '<p class="sub">An image counts if all questions of the aspect were answered correctly; &ldquo;no adversarial&rdquo; excludes the '
-        "questions about what is not there. What is known of an organ shows in all of its modalities.</p>"
+        "questions about what is not there. A model that knows an organ should do well on it in every modality.</p>"
         f"{heat_map}{legend([(scores[metric].get(label), metric) for metric in columns for label in sizes], None, 'image_type')}"
     )

@@ -54,15 +54,15 @@ from leaderboard_space.views.tables.table import (
     table,
 )
 
-NO_DIRECTION = "Neither end of this score is the better one: no ranks."
+NO_DIRECTION = "Neither direction of this score is better, so there are no ranks."
 NBSP = "\N{NO-BREAK SPACE}"
-SIZE_HINT = "What the score divides by; in brackets how many independent ones it is worth, if fewer; hover over one for the cases"
-ABSTAINED_HINT = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
+SIZE_HINT = "Denominator of the score; in brackets how many independent units it is worth, if fewer; hover over a value for the cases"
+ABSTAINED_HINT = "Percentage of requested responses that choose no option; hover over a value for the accuracy where an option was chosen"
 IMAGE_HINT = (
     "Points that the score loses without the right image (95% interval); the hollow dot is the best score without it"
 )
 MAX_NOTES = 8
-"""Notes listed above the table."""
+"""Maximum number of notes listed above the table."""
 
 
 def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
@@ -89,8 +89,7 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
 
 
 def _dead_end(query: BoardQuery, standings: Standings) -> str:
-    """The finding if no result covers the selected labels together: why, with links to each of them
-    alone."""
+    """Explain why no result covers the selected labels together, and link to each label alone."""
     groups, names = group_by_subject(query.branches), selection_group_names(query.branches)
     unprinted = [FACET_NAMES[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
     finding = headlines.empty_selection_headline(names, query.tree.size > 0 and not standings.selected, unprinted)
@@ -118,7 +117,7 @@ def empty_panel(family: str, problems: list[str]) -> str:
 
 
 def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], results: str) -> str:
-    """The fields that choose the question set, the results and the score."""
+    """Draw the fields that choose the question set, the results and the score."""
     sections, pills, chooser = snapshot.sections[section.family], "", ""
     if len(sections) > 1 or section.kind != "complete":
         pills = "".join(
@@ -140,8 +139,10 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
 
 
 def _set_size(section: Section, sections: Sequence[Section]) -> str:
-    """What distinguishes a set from the benchmark's others: its split, number of questions and
-    fingerprint, as far as needed."""
+    """Return what distinguishes a set from the benchmark's others.
+
+    As far as needed, this is its split, number of questions and fingerprint.
+    """
     twins = [
         candidate for candidate in sections if (candidate.title(), candidate.split) == (section.title(), section.split)
     ]
@@ -160,8 +161,10 @@ def _table(
     every: bool,
     sights: Mapping[str, Sight],
 ) -> str:
-    """The results in groups by their verdict. `sights`: entry key -> what a score owes to the
-    image."""
+    """Draw the results in groups by their verdict.
+
+    `sights`: entry key -> how much of a score comes from the image.
+    """
     groups = _groups(section.family, standings.rows)
     # The limit counts rows across groups.
     in_order = [row.entry.key for _, rows in groups for row in rows]
@@ -180,7 +183,7 @@ def _table(
 
 
 def _row_marks(row: Row) -> str:
-    """The attributes of a row."""
+    """Return the HTML attributes of a row."""
     few = " few" if row.score.n_cases < MIN_CASES and row.score.value is not None else ""
     return f' class="{mark_classes(row.entry.result.model.kind, row.score.verdict)}{few}" data-key="{text(row.entry.key, 400)}"'
 
@@ -188,7 +191,10 @@ def _row_marks(row: Row) -> str:
 def _columns(
     family: str, standings: Standings, branches: Sequence[TreePath], sights: Mapping[str, Sight]
 ) -> list[Column[Row]]:
-    """The columns of the table; those of abstentions and of the image only if any is known."""
+    """Build the columns of the table.
+
+    Those on abstentions and on the image are left out if nothing is known about them.
+    """
     metric, info = standings.metric, metric_info(standings.metric, family)
     entries = [row.entry for row in standings.rows]
     names, tag = display_names(entries), distinguishing_tags(entries)
@@ -301,7 +307,7 @@ def _columns(
 
 
 def _axis(axis: Axis, sign: str) -> str:
-    """The head of the chart: its ends and its middle."""
+    """Draw the head of the chart: the ends and the middle of its axis."""
     ticks = "".join(
         f'<span style="left:{100 * part:.0f}%">{number(axis[0] + part * (axis[1] - axis[0]), 0)}{sign if part == 1 else ""}</span>'
         for part in (0.0, 0.5, 1.0)
@@ -311,8 +317,11 @@ def _axis(axis: Axis, sign: str) -> str:
 
 
 def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Title and rows of each part of the table: by the verdict against chance, then the rows that
-    have none, then the unranked."""
+    """Return title and rows of each part of the table.
+
+    First come the rows by verdict against chance, then those without a verdict, then the unranked
+    ones.
+    """
     is_tested = any(row.score.verdict is not None for row in rows)
     # The heading names the random run only if all tests are against it.
     against_run = is_tested and all(row.run for row in rows if row.score.verdict is not None)
@@ -339,9 +348,9 @@ def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _remarks(row: Row, standings: Standings) -> list[str]:
-    """What the store says of a result, in a few words each; the details have it in full."""
+    """List the store's remarks on a result, in a few words each; the details have them in full."""
     provenance, result = row.entry.provenance, row.entry.result
-    # If a score is only small, the group's heading says so, and the rank's cell says how small.
+    # If too few cases are the only reason, the group's heading and the rank's cell state it.
     is_only_small = row.score.is_small and row.score.nonresponse is None
     why = "" if is_only_small else sentences.no_score_reason(row.score, result)
     flags = provenance.acceptance.flags if provenance.acceptance is not None else []
@@ -356,8 +365,10 @@ def _remarks(row: Row, standings: Standings) -> list[str]:
 
 
 def _unread(result: Result) -> list[str]:
-    """Answers that count as wrong although they were never given in full: an output limit that is
-    too low lowers the score."""
+    """List answers that count as wrong although they were not given in full.
+
+    An output limit that is too low, for example, lowers the score.
+    """
     n_asked = sum(result.statuses.values())
     reasons = (
         ("truncated", "cut off by the output limit"),
@@ -369,12 +380,12 @@ def _unread(result: Result) -> list[str]:
 
 
 def rank_range(row: Row) -> str:
-    """The ranks that a row may hold: `3`, or `3–7`."""
+    """Format the ranks that a row may hold: `3`, or `3–7`."""
     return f"{row.best_rank}" if row.best_rank == row.worst_rank else f"{row.best_rank}–{row.worst_rank}"
 
 
 def rank_cell(row: Row, n_others: int, table_name: str) -> str:
-    """The cell of a row's ranks, a control that says why.
+    """Draw the cell of a row's ranks as a control that explains them.
 
     Args:
         row: The row.
@@ -394,7 +405,7 @@ def rank_cell(row: Row, n_others: int, table_name: str) -> str:
 
 
 def _legend(standings: Standings, has_sights: bool) -> str:
-    """What the marks of the chart mean, and the buttons that share and save the table."""
+    """Draw the meaning of the chart's marks, and the buttons that share and save the table."""
     kinds = {row.entry.result.model.kind for row in standings.rows}
     marks = [(f"k-{kind}", "dot", words) for kind, words in MODEL_KIND_TITLES.items() if kind in kinds]
     if has_sights:
@@ -421,11 +432,10 @@ KIND_NOTES = {
 
 
 def _notes(query: BoardQuery, standings: Standings) -> str:
-    """The notes above the table, and the files of the store that cannot be read; "" if there are
-    none."""
+    """Draw the notes above the table and the store's unreadable files; "" if there are none."""
     section, problems = query.section, query.snapshot.problems
     validated = {entry.result.benchmark.validated for entry in section.entries}
-    # Said once for the set, not for each result.
+    # State this once for the set, not for each result.
     unchecked = "No person has checked the questions of this set."
     notes = [
         *([KIND_NOTES[section.kind]] if section.kind in KIND_NOTES else []),
@@ -446,8 +456,10 @@ def _notes(query: BoardQuery, standings: Standings) -> str:
 
 
 def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
-    """True if nothing is known of a selection because papers print one facet at a time, or no
-    question has all of its labels."""
+    """Return True if a selection of several labels has no scores.
+
+    Papers print one facet at a time, or no question has all of its labels.
+    """
     together = len(group_by_subject(query.branches)) > 1 or any(
         query.tree.is_unprinted(path) for path in query.branches
     )
@@ -455,10 +467,9 @@ def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
 
 
 def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
-    """Notes on the results that a selection leaves out, and on those whose scores were not computed
-    from answers."""
+    """List notes on results that a selection leaves out, or whose scores are not from answers."""
     if _is_dead_end(query, standings):
-        return []  # the headline says it
+        return []  # the headline already explains it
     has_parts = bool(standings.facets_of_parts(query.branches))
     if not query.branches:
         return ["The breakdown below shows what is known about its parts."] if has_parts and not standings.rows else []

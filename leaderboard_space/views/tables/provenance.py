@@ -18,15 +18,17 @@ from leaderboard_space.views.parts import compare_address
 
 
 def distinguishing_tags(entries: Sequence[Entry]) -> dict[str, str]:
-    """What distinguishes results: entry key -> the method, prompt, extraction and so on that are
-    not the same for all.
+    """Return entry key -> the settings that distinguish a result from the others.
 
-    Results of one model that these do not distinguish are named by their run. A judge is always
-    named.
+    Settings such as method, prompt and extraction are named only if they are not the same for all
+    results.
+
+    Results of one model with the same settings are distinguished by the names of their runs. A
+    judge is always named.
     """
     results = {entry.key: entry.result for entry in entries}
     methods = [result.method for result in results.values()]
-    # A prompt that goes with its method distinguishes nothing more.
+    # If every method has one prompt, the prompt adds nothing to the method.
     is_prompt_varied = len({(method.name, method.prompt) for method in methods}) > len(
         {method.name for method in methods}
     )
@@ -52,22 +54,21 @@ def distinguishing_tags(entries: Sequence[Entry]) -> dict[str, str]:
         return " · ".join(filter(None, (*varied, f"read by judge {judge}" if judge else "")))
 
     identities = {entry.key: (entry.result.model.name, tag(entry), entry_source(entry)) for entry in entries}
-    # Still equal: fall back to the name of the run.
+    # If two results still have the same tag, add the names of their runs.
     twins = Counter(identities.values())
     runs = {key: key.rsplit("/", 1)[-1] if twins[row] > 1 else "" for key, row in identities.items()}
     return {key: " · ".join(filter(None, (row[1], runs[key]))) for key, row in identities.items()}
 
 
 def source_tables(result: Result) -> str:
-    """The paper's tables that print a published result; "" for others."""
+    """Return the paper's tables that print a published result; "" for other results."""
     return (result.source.table or "") if result.source else ""
 
 
 def provenance_details(
     entry: Entry, section: Section, metric: str | None = None, branches: Sequence[TreePath] = ()
 ) -> str:
-    """Draw the provenance of one result: its model, method, questions and source, and what the
-    store says of it.
+    """Draw the provenance of a result: model, method, questions, source, and the store's records.
 
     Args:
         entry: The result.
@@ -118,12 +119,11 @@ def provenance_details(
 
 
 LONG_FACTS = ("Withdrawn", "Note")
-"""Facts that are shown in full: a reason or a remark of any permitted length."""
+"""Facts that are shown in full, because they are sentences that a person wrote."""
 
 
 def _store_facts(provenance: Provenance) -> list[tuple[str, object]]:
-    """Who submitted a result and when, what the store's checks found, remarks on it, and its
-    withdrawal."""
+    """List who submitted a result and when, the store's flags, remarks, and its withdrawal."""
     acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     facts: list[tuple[str, object]] = []
     if acceptance is not None:
@@ -139,13 +139,15 @@ def _store_facts(provenance: Provenance) -> list[tuple[str, object]]:
 
 
 def _settings(settings: Mapping[str, object] | None) -> str | None:
-    """Settings in words: `temperature 0, max tokens 512`; None without any."""
+    """Format settings: `temperature 0, max tokens 512`; None if there are none."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in (settings or {}).items()) or None
 
 
 def _option_orders(permuted: object) -> str | None:
-    """What a run with the options in every order shows: does the model choose the option, or the
-    letter? None for other runs."""
+    """Describe a run with the options in every order; None for other runs.
+
+    It shows whether the model chooses an option, or rather a letter.
+    """
     if not isinstance(permuted, dict):
         return None
 

@@ -32,14 +32,15 @@ VERDICT_TOOLTIPS: dict[Verdict | None, str] = {
     "worse": "worse than guessing",
     None: "not tested against guessing",
 }
-"""Verdict -> its words in a tooltip."""
+"""Verdict -> its description in a tooltip."""
 
 Axis = tuple[float, float]
 """The ends of a chart, in the score's unit."""
 PERCENT_AXIS: Axis = (0.0, 100.0)
 NARROW_BAR = 5.0
-"""Percent of an axis below which an interval would hide behind its dot; a fine line marks the score
-instead."""
+"""Width in percent of the axis below which an interval would be hidden by its dot. A fine line
+marks the score instead.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def column(
     value: Callable[[RowT], float | None] | None = None,
     tooltip: Callable[[RowT], str] = lambda row: "",
 ) -> Column[RowT]:
-    """A column whose cells are all of one kind.
+    """Build a column whose cells all have the same form.
 
     Args:
         title: Text of the head.
@@ -106,12 +107,12 @@ def column(
 
 
 def name_column(title: str, content: Callable[[RowT], str], key: str = "") -> Column[RowT]:
-    """The column that names the rows. `content`: HTML of a name."""
+    """Build the column that names the rows. `content` returns the HTML of a name."""
     return Column(title, lambda row: f'<th scope="row">{content(row)}</th>', key)
 
 
 def html_columns(titles: Sequence[str], name_at: int = 0, number_at: int = -1) -> list[Column[Sequence[str]]]:
-    """The columns of a table whose rows are sequences of HTML.
+    """Build the columns of a table whose rows are sequences of HTML.
 
     Args:
         titles: The heads.
@@ -168,7 +169,7 @@ def table(
 
 
 def scrollable(table_html: str) -> str:
-    """A table that scrolls sideways where it is too wide."""
+    """Wrap a table so that it scrolls sideways if it is too wide."""
     return f'<div class="scroll">{table_html}</div>'
 
 
@@ -179,7 +180,7 @@ def titled_table(
     rows: Sequence[RowT],
     kind: str = "plain",
 ) -> str:
-    """A table under its title, with the buttons that save it.
+    """Draw a table under its title, with the buttons that save it.
 
     Args:
         title: The title.
@@ -193,8 +194,9 @@ def titled_table(
 
 
 def mark_classes(kind: str | None, verdict: Verdict | None) -> str:
-    """The classes of a result's mark: its shape says the kind of model, its colour the verdict, on
-    every page.
+    """Return the CSS classes of a result's mark.
+
+    On every page its shape shows the kind of model, its colour the verdict.
 
     Args:
         kind: Kind of model; None if not stated.
@@ -204,25 +206,26 @@ def mark_classes(kind: str | None, verdict: Verdict | None) -> str:
 
 
 def sort_attribute(value: float | None) -> str:
-    """The attribute with the number that a cell is sorted by, unrounded; empty if there is none."""
+    """Return the attribute with the unrounded number that a cell is sorted by; empty if none."""
     return f' data-v="{value!r}"' if value is not None and math.isfinite(value) else ' data-v=""'
 
 
 def score_tooltip(score: Score) -> str:
-    """What a score rests on and what guessing gets, for its tooltip."""
+    """Describe what a score is based on and what guessing gets, for its tooltip."""
     chance = f", chance {number(score.chance)}" if score.chance is not None else ""
     run = " (a random run, {} to {})".format(*map(number, score.chance_interval)) if score.chance_interval else ""
     return f"{sentences.format_basis(score)}{chance}{run}"
 
 
 def few_class(score: Score) -> str:
-    """The class that greys a score of too few cases, with a leading space."""
+    """Return the class that greys a score of too few cases, with a leading space."""
     return " few" if score.n_cases < sentences.MIN_CASES or score.is_small else ""
 
 
 def fit_axis(scores: Iterable[Score], unit: str = "percent") -> Axis:
-    """The axis that covers every score, interval and level of chance, with round ends: tens for
-    percentages; for counts, 0 to 1, 2 or 5 times a power of ten.
+    """Choose an axis that covers every score, interval and level of chance, with round ends.
+
+    The ends are tens for percentages; counts run from 0 to 1, 2 or 5 times a power of ten.
 
     Args:
         scores: The scores.
@@ -251,7 +254,9 @@ def fit_axis(scores: Iterable[Score], unit: str = "percent") -> Axis:
 
 
 def draw_chart(score: Score, axis: Axis, hollow: float | None = None) -> str:
-    """Draw interval, score and chance on an axis. Decoration: the numbers stand beside it.
+    """Draw interval, score and chance on an axis.
+
+    Screen readers skip the chart, since the numbers are beside it.
 
     Args:
         score: Chance is drawn as a line, or as a band if it is a random run with an interval of its
@@ -261,7 +266,7 @@ def draw_chart(score: Score, axis: Axis, hollow: float | None = None) -> str:
     """
 
     def at(value: float) -> float:
-        """Position of a value, in percent of the axis."""
+        """Return the position of a value, in percent of the axis."""
         return min(max(100 * (value - axis[0]) / (axis[1] - axis[0]), 0.0), 100.0)
 
     marks = (
@@ -290,7 +295,7 @@ def score_column_group(
     tooltip_of: Callable[[Score], str] = lambda score: "",
     why_of: Callable[[RowT], str] = lambda row: "",
 ) -> list[Column[RowT]]:
-    """The columns of a score: its value, its chart on an axis from 0 to 100, and its 95 % interval.
+    """Build the columns of a score: value, chart on an axis from 0 to 100, and 95 % interval.
 
     Args:
         score_of: A row's score; None draws `why_of` across the three columns.
@@ -328,20 +333,21 @@ def matrix_cell(
     is_muted: bool = False,
     suffix: str = "",
 ) -> str:
-    """A cell of a table of models: number, sign, interval and dot on an axis from 0 to 100, all of
-    it a link; a dash without a score.
+    """Draw a cell of a table of models as a link: number, sign, interval and dot.
+
+    The axis runs from 0 to 100; a dash is drawn if there is no score.
 
     Args:
         title: Title of the column, which narrow screens show in the cell.
         score: The score, in percent.
         address: Where the cell leads.
         about: What else the tooltip says.
-        is_muted: Grey, without a sign: the score ranks no model.
+        is_muted: Draw the cell in grey and without a sign, since the score ranks no model.
         suffix: HTML after the link.
     """
     if score is None:
         return f'<td class="none" data-b="{text(title)}" data-v="">–{suffix}</td>'
-    # A score that the label gives away ranks no model, so it has no sign.
+    # A score whose answer is the label itself ranks no model, so it has no sign.
     tone, sign = ("muted", "") if is_muted else (f"v-{TONE_CLASSES[score.verdict]}", sentences.verdict_sign(score))
     basis = text(
         ", ".join(

@@ -90,7 +90,7 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
         (section, n) for section in other_sections if (n := sum(entry.folder is not None for entry in section.entries))
     ]
     total = sum(n for _, n in overview.other_sets)
-    assert (f"This store also holds {total} result" in plain(front.page({}))) == (total > 0)
+    assert (f"This store also has {total} result" in plain(front.page({}))) == (total > 0)
 
     labels, rng = front.labels(), np.random.default_rng(seed)
     known_topics = list(all_topics(labels).values())
