@@ -488,7 +488,7 @@ def format_p_value(p: float) -> str:
     >>> format_p_value(0.0004), format_p_value(0.0495), format_p_value(1.0)
     ('p < 0.001', 'p = 0.050 (under 0.05)', 'p = 1.000')
     """
-    # 0.0495 would round to the level that it is under.
+    # 0.0495 is rounded to 0.050, which would look not significant.
     rounded = f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
     return f"{rounded} (under 0.05)" if p < ALPHA and rounded == "p = 0.050" else rounded
 

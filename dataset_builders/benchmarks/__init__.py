@@ -1,7 +1,7 @@
 """The benchmarks, one package each; no code outside these packages names one.
 
-To add a benchmark, write its package and add its name to `benchmark_names.py`. Modules of the same
-name in `eval_harness` and `leaderboard_space` are found by it.
+To add a benchmark, write its package and add its name to `benchmark_names.py`. The modules of the
+same name in `eval_harness` and `leaderboard_space` are then found automatically.
 """
 
 from __future__ import annotations

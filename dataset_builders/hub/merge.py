@@ -102,8 +102,8 @@ def merge_published(
 
     if in_the_way:
         raise BadInput(
-            f"{repo_id}: nothing was published, because others changed or added files that would be replaced, or that would be loaded "
-            f"with its rows: {', '.join(in_the_way)}. Move or delete them there, or copy them into the folder, and publish again."
+            f"{repo_id}: nothing was published, because others changed or added files that would be replaced, or loaded as rows of this "
+            f"dataset: {', '.join(in_the_way)}. Move or delete them there, or copy them into the folder, and publish again."
         )
 
     record = {

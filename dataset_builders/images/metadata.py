@@ -68,7 +68,8 @@ def image_file_name(name: str, data: bytes) -> str:
         data: the content, as returned by `strip_metadata`.
 
     Returns:
-        The name; a fitting suffix is kept, another (.tif) or none is replaced.
+        The name with a suffix that fits: .jpg, .jpeg and .png are kept; another suffix is replaced,
+            a missing one added.
     """
     kind = ".png" if data.startswith(PNG_SIGNATURE) else ".jpg"
     if re.search(r"\.(jpe?g|png)$", name, re.IGNORECASE):

@@ -27,7 +27,7 @@ BENCHMARK_LABELS: dict[str, str] = {name: board_spec(name).label for name in BEN
 
 
 def gives_away(family: str, metric: str, facets: Iterable[str]) -> bool:
-    """Return True if labels of one of these facets are the answer that a metric scores."""
+    """Return True if labels of one of these facets are the answer to a metric's questions."""
     return not set(board_spec(family).given_away.get(metric, ())).isdisjoint(facets)
 
 

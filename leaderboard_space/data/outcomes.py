@@ -94,7 +94,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
         expected: The fingerprint that its questions must have.
 
     Returns:
-        The questions, lists as Python lists.
+        The questions; list columns contain Python lists.
 
     Raises:
         BadInput: If the file is missing, unreadable, or contains questions with another

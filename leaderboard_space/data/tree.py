@@ -317,7 +317,7 @@ def build_published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, A
 
     Args:
         family: The benchmark.
-        breakdowns: The breakdowns of its results; the largest n of a label is its count.
+        breakdowns: The breakdowns of its results. A label's count is the largest n printed for it.
     """
     facets: list[tuple[str, list[FacetNode]]] = []
     rows: dict[TreePath, IntArray] = {}

@@ -552,7 +552,7 @@ def _flips(board: Board, comparison: Comparison) -> str:
     flipped = list(_flipped_units(comparison, *entries))
     if not flipped:
         return f'{title}<p class="sub">None: both have the same outcome everywhere on this score.</p>'
-    winners: dict[int, Entry] = {}  # of several units of a case, the first decides
+    winners: dict[int, Entry] = {}  # case -> the result that scored more on its first differing unit
     for winner, case, _ in flipped:
         winners.setdefault(case, winner)
     drawn_cases = list(winners)[:MAX_FLIPS]

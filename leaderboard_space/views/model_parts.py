@@ -133,7 +133,7 @@ def _small_table(label: str, groups: Sequence[tuple[str, Sequence[NamedScore]]])
 
 
 def _bias(line: Line) -> str:
-    """Draw how often each letter was chosen and how often it is the key; papers do not print this."""
+    """Draw each letter's share among the choices and among the keys; papers do not print this."""
     shares = option_shares(line)
     if not shares:
         return ""

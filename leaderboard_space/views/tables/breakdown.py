@@ -265,7 +265,7 @@ ASPECT_METRICS = tuple(
 
 
 def order_preferred(entries: Sequence[Entry], requested: str, name_of: Mapping[str, str]) -> list[Entry]:
-    """Order results by which to show first: the requested one, else the paper's example.
+    """Order results by preference for display: the requested one, then the paper's example.
 
     Args:
         entries: The results.
