@@ -1,3 +1,4 @@
-"""Read files of answers in every supported format: recognise, limit and check them, for `eval
---model recorded:` and `submit`.
+"""Read files of answers in every supported format, for `eval --model recorded:` and `submit`.
+
+Recognises the format, and limits and checks the content.
 """

@@ -3,10 +3,11 @@
 The output of other harnesses and of the papers' scripts is converted to a plain file, and plain
 files are read by `predictions.py`: there is no second way to read answers.
 
-A reader is a module with `recognises(path)` and `iter_answers(path, questions, problems)`. It
-yields each answer as (location, question id, journal record); the record's `target` is the key that
-the harness was given. A server error that a harness stored as text becomes a failed answer.
-Conversion is for the user's own files: a server reads plain files only, in the sandbox.
+A reader is a module with `recognises(path)` and `iter_answers(path, questions, problems)`, which
+yields each answer as (location, question id, journal record). The record's `target` is the answer
+key that the harness was given. A server error that a harness stored as text becomes a failed
+answer. Users convert their own files on their own machine; a server reads only plain files, in the
+sandbox.
 """
 
 from __future__ import annotations
@@ -100,9 +101,9 @@ def as_plain_file(path: Path, questions: pd.DataFrame) -> Iterator[Path]:
 def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[Record]:
     """Yield the answers of a harness's file as records of a plain file.
 
-    Reports in `problems` answers to another version of the dataset, and an incomplete run: a
-    harness asks all questions of a task, so missing ones were left out and did not fail. (A plain
-    file may answer a part.)
+    Two things are reported in `problems`: answers to another version of the dataset, and an
+    incomplete run. A harness asks all questions of a task, so a question without an answer was left
+    out on purpose. (A plain file may answer only some questions.)
     """
     answered_ids: set[str] = set()
     targets_by_id = dict(
@@ -115,7 +116,7 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
 
     must_be_complete = getattr(reader, "IS_WHOLE", True)
     for location, question_id, record in reader.iter_answers(path, questions, problems):
-        # Records with a target come from a harness, which asks every question of a task.
+        # Records with a target come from a harness, which asks all questions of a task.
         must_be_complete = must_be_complete and "target" in record
         expected_target, target = targets_by_id.get(str(question_id)), record.pop("target", None)
         if expected_target and isinstance(target, str) and target != expected_target:
@@ -125,7 +126,7 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
             )
             continue
         answered_ids.add(str(question_id))
-        # Defaults first, so that the record's own fields win.
+        # Defaults come first, so that the record's own fields override them.
         yield {"sample": 0, "response": None} | record | {"question_id": str(question_id)}
 
     answered_count, question_count = len(answered_ids & targets_by_id.keys()), len(targets_by_id)

@@ -70,11 +70,12 @@ def iter_samples(path: Path) -> Iterator[EvalSample]:
     samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=SKIPPED_SAMPLE_FIELDS)
     try:
         yield from samples
-    except Exception as error:  # as above
+    except Exception as error:  # see read_header
         raise _damaged(path, error) from None
 
 
 def _damaged(path: Path, error: Exception) -> BadInput:
+    """Make the error for a log that cannot be read."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
     return BadInput(
         f"{path}: damaged inspect-ai log ({reason}). Give the log that `inspect eval` wrote, a "
@@ -119,7 +120,7 @@ def iter_answers(
     Args:
         path: The log.
         questions: The questions of the split.
-        problems: Receives a log of another dataset version, and samples with other options.
+        problems: Receives an entry if the log is of another dataset version or options differ.
 
     Yields:
         (location, question id, journal record with `target`).

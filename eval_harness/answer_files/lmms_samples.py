@@ -1,9 +1,9 @@
 """Read the samples that lmms-eval writes for our tasks (`<date>_samples_<task>.jsonl`).
 
-A line has `doc_id`, `target`, `resps` (the raw answer), `filtered_resps` (without what lmms-eval
-takes for reasoning) and the output of the task's `process_results`; our tasks put the question id
-there. Lines have no finish reason. If the server dies, lmms-eval exits with code 0 and stores a
-marker instead of an answer.
+A line has `doc_id`, `target`, `resps` (the raw answer), `filtered_resps` (the answer without what
+lmms-eval takes for reasoning) and the output of the task's `process_results`, in which our tasks
+store the question id. There is no finish reason. If the server dies, lmms-eval exits with code 0
+and stores a marker instead of an answer.
 
 Format: lmms-eval 0.7.3.
 """
@@ -36,8 +36,9 @@ def recognises(path: Path) -> bool:
 def iter_answers(
     path: Path, questions: pd.DataFrame, problems: ProblemList
 ) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """Yield (location, question id, journal record) for every line; other tasks' lines are
-    problems.
+    """Yield (location, question id, journal record) for every line.
+
+    A line of another task is reported as a problem.
     """
     for location, line in iter_json_lines(path, problems):
         ids = line.get(TASK_IDS_KEY)

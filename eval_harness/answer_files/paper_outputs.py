@@ -1,9 +1,9 @@
 """Read output files of the papers' scripts, and JSON documents of plain answers.
 
-- ProbMed (eval/inference scripts): records `{id, qa_type, response, gt_ans}`, as a list or JSON
-Lines.
-- MediConfusion: an object of pairs, `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair:
-{image_1, image_2}}`.
+- ProbMed (eval/inference scripts): records `{id, qa_type, response, gt_ans}`, as a list or as JSON
+  Lines.
+- MediConfusion: an object of pairs, `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or
+  `{pair: {image_1, image_2}}`.
 - Plain answers: a JSON list of `{question_id, response}`.
 """
 
@@ -30,7 +30,7 @@ from eval_harness.answer_files.untrusted import (
 LocatedAnswer = tuple[str, Any, Record]
 """(location in the file, question id, record of the answer)."""
 IS_WHOLE = False
-"""A file may answer a part of the questions; missing answers count as wrong."""
+"""A file may answer only some of the questions; missing answers count as wrong."""
 
 
 def recognises(path: Path) -> bool:
@@ -44,7 +44,7 @@ def recognises(path: Path) -> bool:
     try:
         first_record = parse_object(head.split(b"\n")[0], constants=True)
     except ValueError:
-        # The first line is not JSON: a pretty-printed document, or one long line that was cut off.
+        # Not JSON: the first line of an indented document, or a line longer than what was read.
         return head.split(b"\n")[0].strip() == b"{" or len(head) == 1 << 16
 
     return ("qa_type" in first_record and "question_id" not in first_record) or _is_pairs(first_record)
@@ -95,7 +95,7 @@ def _records(path: Path, problems: ProblemList) -> Iterator[tuple[str, str | Non
         yield from ((location, None, record) for location, record in iter_json_lines(path, problems))
         return
 
-    # A single record in a file of its own.
+    # The document is a single record.
     if isinstance(document, dict) and not _is_pairs(document):
         document = [document]
     entries = enumerate(document, 1) if isinstance(document, list) else document.items()
@@ -116,7 +116,10 @@ def _is_pairs(document: Any) -> bool:
 def _probing(
     location: str, record: Record, options_by_id: dict[str, Any], problems: ProblemList
 ) -> Iterator[LocatedAnswer]:
-    """Yield the answer of a ProbMed record, with its truth as a letter where it is an option."""
+    """Yield the answer of a ProbMed record.
+
+    Its truth is given as a letter if it is one of the options.
+    """
     id_parts = [record.get("image_type"), record["id"], record["qa_type"]]
     if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in id_parts[1:]):
         problems.add(location, "id and qa_type must be strings")

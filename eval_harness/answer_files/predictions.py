@@ -1,10 +1,9 @@
-"""Read answers from plain files (CSV, JSON Lines, Parquet), and check rows of answers from any
-source.
+"""Read answers from plain files (CSV, JSON Lines, Parquet), and check rows of answers.
 
-A record is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`.
-The output of other harnesses and of the papers' scripts is first converted to such a file
-(`harness_formats.py`). Unknown questions, duplicate answers, wrong types and invalid numbers are
-refused; all problems are reported at once, each with its location.
+The rows may come from any source. A record is `{question_id | index, response[, sample, status,
+seconds, reasoning, finish_reason]}`. The output of other harnesses and of the papers' scripts is
+first converted to such a file (`harness_formats.py`). Unknown questions, duplicate answers, wrong
+types and invalid numbers are rejected; all problems are reported at once, each with its location.
 
 See also: reading the files within limits (`untrusted.py`).
 """
@@ -39,7 +38,7 @@ FAILURE_PLACEHOLDERS = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_F
 
 
 class FileDescription(NamedTuple):
-    """Benchmark, model, dataset and split of a file of answers; None where unknown.
+    """Benchmark, model, dataset and split of a file of answers; None if unknown.
 
     The fields are the arguments of `store.submit.build_submission`.
     """
@@ -56,7 +55,7 @@ def format_letters(answer: Sequence[int]) -> str:
 
 
 def journal_record(text: Any) -> dict[str, Any]:
-    """Return the journal record of a stored answer; of nested lists, the first text counts."""
+    """Return the journal record of a stored answer; from nested lists, the first text is taken."""
     while isinstance(text, list) and text:
         text = text[0]
     failed = not isinstance(text, str) or text.startswith(FAILURE_PLACEHOLDERS)
@@ -68,7 +67,8 @@ def journal_record(text: Any) -> dict[str, Any]:
 class Predictions:
     """Contents of a file of answers.
 
-    `rows` have the columns of `answers.parquet`, in file order; `problems` are all problems found.
+    `rows` have the columns of `answers.parquet`, in file order; `problems` lists everything that is
+    wrong with the file.
     """
 
     rows: list[Record] = field(default_factory=list)
@@ -109,10 +109,10 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
 
 
 def _answer_rows(records: Iterable[LocatedRecord], problems: ProblemList) -> Iterator[LocatedRecord]:
-    """Convert records to rows of answers: ids as text, missing table cells as None, our status
-    names.
+    """Convert records to rows of answers.
 
-    Records that do not answer a question are reported in `problems`.
+    Ids become text, missing table cells None, and statuses our own names. Records that do not
+    answer a question are reported in `problems`.
     """
     for location, record in records:
         question_id = record.get("question_id")
@@ -143,10 +143,10 @@ def _answer_rows(records: Iterable[LocatedRecord], problems: ProblemList) -> Ite
             "reasoning": reasoning if isinstance(reasoning, str) else None,
             "finish_reason": finish_reason,
         }
-        # Precedence: the stated status, the finish reason; if unknown, whether there is a text.
+        # In order of precedence: the stated status, the finish reason, whether there is a text.
         status = record.get("status")
         status = status if status and isinstance(status, str) else STATUS_BY_FINISH_REASON.get(finish_reason or "")
-        if status == "truncated":  # our own tables use the reading's status here
+        if status == "truncated":  # in our own tables, `status` is that of the reading
             row["finish_reason"] = finish_reason or "length"
         if status not in DELIVERIES or (status == "answered" and record["response"] is None):
             status = "failed" if record["response"] is None else "answered"
@@ -189,7 +189,7 @@ def check_rows(
         questions: The questions that may be answered.
         samples: Number of samples per question; sample numbers run from 0.
         method: Name of the run's method; only some methods have option scores.
-        problems: Receives the rows that are not valid. Once it is full, reading stops.
+        problems: Receives the rows that are invalid. Once it is full, reading stops.
 
     Returns:
         The valid rows, at most one per question and sample.
@@ -198,7 +198,7 @@ def check_rows(
     accepted: dict[tuple[str, int], Record] = {}
 
     def answer_problem(answer: AnswerRow) -> str | None:
-        """Return why an answer is not expected, or None if it is."""
+        """Return why an answer is invalid, or None if it is valid."""
         question_id = answer.question_id
         if question_id not in options:
             return f"question {clip(question_id)} is not in this split of the dataset. Check which benchmark and split it answers."
@@ -221,7 +221,7 @@ def check_rows(
         except ValidationError as error:
             problem = first_validation_error(error)
         if problem is None:
-            # A missing text becomes an empty one; `delivery` tells them apart.
+            # A missing text becomes an empty one; `delivery` still tells the two apart.
             accepted[answer.question_id, answer.sample] = answer.model_dump() | {"response": answer.response or ""}
             continue
         problems.add(location, problem)

@@ -1,9 +1,8 @@
 """Read untrusted files (JSON Lines, CSV, Parquet) record by record, within size limits.
 
-The sandbox limits memory and time. A file's type is determined by its content, never its name.
-Pickles are never loaded, archives never opened. This module does not interpret records
-(`predictions.py` does). Every record is yielded with its location; problems are collected, and
-reading continues.
+The sandbox limits memory and time. A file's type is determined by its content, never by its name.
+Pickles are never loaded, archives never opened. Records are yielded with their locations and not
+interpreted here (see `predictions.py`). A problem is added to a list, and reading continues.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def printable_lines(lines: Sequence[str], max_chars: int = 600) -> list[str]:
         max_chars: Maximum characters per line.
 
     Returns:
-        At most MAX_LISTED_LINES lines, followed by the number of the others if there are more.
+        At most MAX_LISTED_LINES lines; if there are more, a last line says how many were left out.
     """
     safe = [printable_line(line, max_chars) for line in lines[:MAX_LISTED_LINES]]
     return safe if len(lines) <= MAX_LISTED_LINES else [*safe, f"and {len(lines) - MAX_LISTED_LINES:,} more"]
@@ -104,7 +103,7 @@ def iter_records(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     """Yield (location, record) of a file, in file order.
 
     The unnamed first column that pandas writes is dropped. Malformed lines and entries are reported
-    in `problems`; reading stops when it is full.
+    in `problems`; reading stops when that list is full.
 
     Raises:
         BadInput: If the file as a whole is not a file of answers, or has too many records.
@@ -144,7 +143,7 @@ def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         raise BadInput(f"{path}: is empty. {ACCEPTED_FORMATS}")
     if file_stat.st_size > max_bytes:
         raise BadInput(
-            f"{path}: has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Leave out what is no answer."
+            f"{path}: has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Remove everything that is not an answer."
         )
     # A NUL byte never occurs in UTF-8 text of the accepted formats.
     if b"\0" in head and not head.startswith(b"PAR1"):
@@ -157,8 +156,9 @@ def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def _choose_reader(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterator[LocatedRecord]]:
-    """Choose the reader by content: Parquet, JSON Lines, or CSV. Raises BadInput for a JSON
-    document.
+    """Choose the reader by content: Parquet, JSON Lines, or CSV.
+
+    Raises BadInput for a JSON document.
     """
     if head.startswith(b"PAR1"):
         return _iter_parquet
@@ -184,7 +184,7 @@ def parse_json(text: str | bytes, constants: bool = False) -> Any:
         constants: Accept NaN and infinity, and numbers that overflow to infinity.
 
     Raises:
-        ValueError: Says what is wrong.
+        ValueError: If the text is not such a value; the message says why.
     """
 
     def no_constant(name: str) -> NoReturn:
@@ -231,8 +231,8 @@ def open_text(path: Path, newline: str) -> Iterator[TextIO]:
 def iter_json_lines(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     """Yield (location, record) of each line of a JSON Lines file; invalid lines are problems.
 
-    NaN and infinity are accepted, since Python writes them; a field that uses them is refused
-    later.
+    NaN and infinity are accepted here, since Python writes them; a field that must be a valid
+    number is checked later.
     """
     with open_text(path, "\n") as file:
         for number, line in enumerate(file, 1):
@@ -248,17 +248,19 @@ def iter_json_lines(path: Path, problems: ProblemList) -> Iterator[LocatedRecord
 
 
 def _iter_csv(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
-    """Yield (location, record) of each row of a CSV file; rows of another length are problems.
+    """Yield (location, record) of each row of a CSV file.
 
-    An empty cell is None, except for the response.
+    A row whose length differs from the header's is a problem. An empty cell is None, except for the
+    response.
     """
-    # The default limit of 128 KiB would refuse long reasoning; check_file already bounds the file.
+    # The default limit of 128 KiB is too small for long reasoning; check_file limits the file's
+    # size.
     csv.field_size_limit(MAX_FILE_BYTES)
     with open_text(path, "") as file:
         header, header_lines = file.readline(), 1
         if header.lower().startswith("sep="):  # Excel's declaration of the delimiter
             header, header_lines = file.readline(), 2
-        # The delimiter is the one that yields the most known column names.
+        # Take the delimiter that yields the most known column names.
         columns_by_delimiter = {
             candidate: [name.strip() for name in next(csv.reader([header], delimiter=candidate), [])]
             for candidate in ",\t;"
@@ -323,14 +325,14 @@ def iter_parquet_rows(
 ) -> Iterator[Record]:
     """Yield the rows of a Parquet file, or of the bytes of an answers.parquet.
 
-    The footer is checked before anything is unpacked. A Parquet file can claim any size and unpack
-    to any other, and its reader is native code: call this only in the sandbox.
+    The footer is checked before anything is unpacked. Because a Parquet file can claim any size and
+    unpack to any other, and because its reader is native code, call this only in the sandbox.
 
     Args:
         source: Path of the file, or its bytes.
-        columns: Columns to read, where present; all columns if none is given or present.
+        columns: Columns to read, if present; all columns if none is given or present.
         max_bytes: Maximum unpacked bytes.
-        max_rows: Maximum number of rows (the answers that are expected).
+        max_rows: Maximum number of rows (the number of expected answers).
         name: Name of the file in messages, if `source` is bytes.
         schema: If given, the columns must be exactly these.
 
@@ -379,7 +381,9 @@ def iter_parquet_rows(
             )
             if unpacked > max_bytes:
                 raise unreadable(f"unpacks to {unpacked:,} bytes, at most {max_bytes:,} are read")
-            unpacked = 0  # the footer counts encoded pages; repeated values are stored once there
+            # The footer counts encoded pages, in which repeated values are stored once: count again
+            # while reading.
+            unpacked = 0
             for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS, columns=read_columns, use_threads=False):
                 unpacked += batch.nbytes
                 if unpacked > max_bytes:
@@ -400,7 +404,7 @@ def _column_types(schema: pa.Schema) -> dict[str, str]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert values that JSON cannot represent to text; they are refused where they are used."""
+    """Convert values that JSON cannot represent to text; they are rejected where they are used."""
     if isinstance(value, list):
         return [_to_json_value(inner) for inner in value]
     if isinstance(value, dict):

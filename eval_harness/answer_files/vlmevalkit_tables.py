@@ -1,9 +1,9 @@
-"""Read VLMEvalKit tables (`<model>_<dataset>.xlsx`, `.tsv`, `.csv`, `.json`), and spreadsheets of
-answers.
+"""Read VLMEvalKit tables, and spreadsheets of answers.
 
-A VLMEvalKit table has `index`, `question`, `prediction`. Tables made from our TSV keep
-`question_id`; in the official GMAI-MMBench TSV, `index` is the question id. A spreadsheet of plain
-answers has the columns of any file of answers (`predictions.py`).
+A VLMEvalKit table (`<model>_<dataset>.xlsx`, `.tsv`, `.csv`, `.json`) has `index`, `question` and
+`prediction`. Tables made from our TSV keep `question_id`; in the official GMAI-MMBench TSV, `index`
+is the question id. A spreadsheet of plain answers has the columns of any file of answers
+(`predictions.py`).
 
 Format: VLMEvalKit e8e78f0.
 """
@@ -59,7 +59,7 @@ def iter_answers(
     yes_no_options = dict(zip(yes_no_questions["question_id"].astype(str), yes_no_questions["options"], strict=True))
     table = _read_table(path)
     ids = set(questions["question_id"].astype(str))
-    # In a table of our TSV, `index` is only a running number: prefer question_id.
+    # In a table made from our TSV, `index` is only a row number: prefer question_id.
     id_columns = [
         name for name in ("question_id", "index") if name in table.columns and not ids.isdisjoint(table[name])
     ]
@@ -83,7 +83,7 @@ def iter_answers(
 
 
 def _spell_out_letter(response: str, options: Sequence[str]) -> str:
-    """Add the option to a letter, for yes/no questions that VLMEvalKit asks as multiple choice.
+    """Add the option's text to a letter: VLMEvalKit asks yes/no questions as multiple choice.
 
     Any other answer is returned unchanged.
 
@@ -100,7 +100,7 @@ def _spell_out_letter(response: str, options: Sequence[str]) -> str:
 
 
 def _read_table(path: Path) -> pd.DataFrame:
-    """Read a table as text; of a spreadsheet (extra `vlmevalkit`), the first sheet."""
+    """Read a table as text; from a spreadsheet (extra `vlmevalkit`), read the first sheet."""
     read_options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
     if path.suffix.lower() == ".xlsx":
         require("openpyxl")

@@ -1,4 +1,4 @@
-"""Prompts and scores of the benchmarks, one module each, as in `dataset_builders.benchmarks`."""
+"""Prompts and scores of the benchmarks: one module for each of `dataset_builders.benchmarks`."""
 
 from __future__ import annotations
 

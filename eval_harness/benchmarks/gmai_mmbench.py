@@ -2,9 +2,9 @@
 
 Templates of Table 8; single-choice accuracy, multiple-choice accuracy and recall (section 3.4 and
 appendix D.2; Tables 2, 3, 5). The paper calls its overall score a macro average, but its numbers
-are the micro average (GPT-4o, test, Table 10: 53.96, where the mean of its 18 task accuracies is
-49.40). `accuracy` is the micro average, `accuracy_macro_task` the macro average that the text
-describes.
+are micro averages (GPT-4o, test, Table 10: 53.96, whereas the mean of its 18 task accuracies is
+49.40). Here `accuracy` is the micro average, and `accuracy_macro_task` the macro average that the
+text describes.
 """
 
 from __future__ import annotations
@@ -69,17 +69,16 @@ _REJECTS = (
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """Read a response as VLMEvalKit did at the paper's time (`can_infer`, commit c6bdffd3,
-    2024-03).
+    """Read a response as VLMEvalKit did at the time of the paper.
 
-    One option letter between blanks, else one option text anywhere in the response, regardless of
-    length. VLMEvalKit's rules of 2025-08 and 2026-06 give other scores (`docs/harnesses.md`).
-    Multiple choice (the paper asks for "A,B"): every option letter between commas or blanks.
+    The code is `can_infer` of commit c6bdffd3 (2024-03); its rules of 2025-08 and 2026-06 give
+    other scores (`docs/harnesses.md`). For a single choice it reads one option letter between
+    blanks, or else one option text anywhere in the response, regardless of length. For a multiple
+    choice (the paper asks for "A,B") it reads every option letter between commas or blanks.
 
     Defects: the article "A" is option A; "Option (B)" beside another letter reads nothing; an
-        option text
-    inside a longer word counts. VLMEvalKit's users give unread answers to a judge, or to chance;
-    here they stay irrelevant.
+    option text inside a longer word counts. VLMEvalKit's users give unread answers to a judge, or
+    count them as chance; here they stay irrelevant.
 
     Args:
         response: The model's response.
@@ -109,10 +108,11 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
 def units(graded: Graded) -> pd.DataFrame:
     """Build one unit per question.
 
-    Multiple choice: correct picks / picks made and correct picks / correct options, summed over
-    questions. Chance of a guesser that takes any non-empty set of options with equal probability: a
-    pick is correct with probability true / options; an option is picked with probability 2^(k-1) /
-    (2^k - 1).
+    For multiple choice, accuracy is correct picks / picks made and recall is correct picks /
+    correct options, each summed over questions. Chance is that of a guesser that takes any
+    non-empty set of k
+    options with equal probability: a pick is correct with probability (correct options) / k, and an
+    option is picked with probability 2^(k-1) / (2^k - 1).
 
     Args:
         graded: Graded answers.
@@ -127,7 +127,7 @@ def units(graded: Graded) -> pd.DataFrame:
         task = graded.questions["task"].iloc[single]
         labelled = single[task.notna().to_numpy()]
         task_names = graded.questions["task"].iloc[labelled]
-        # Each task weighs the same, however many questions it has.
+        # All tasks have the same weight, however many questions they have.
         weight = 1.0 / task_names.map(task_names.value_counts()).to_numpy(float)
         hits, guesses = right[labelled] * weight, graded.guess[labelled] * weight
         frames.append(make_units(graded, "accuracy_macro_task", labelled, hits, weight, guesses))

@@ -1,9 +1,9 @@
 """HALT-MedVQA: prompts, reading and scores (Wu et al., 2024).
 
 Templates of Table 2, with the line breaks of the authors' prompt file; accuracy in the scenarios
-FAKE, NONE and SWAP, and the number of responses that name no option (Table 1). The paper's n (542,
-817) are the last indices of its files, which hold 543 and 818 questions; its accuracies fit the
-latter.
+FAKE, NONE and SWAP, and the number of responses that name no option (Table 1). For two scenarios
+the paper's n (542, 817) are the last indices of its files, which hold 543 and 818 questions; its
+accuracies fit 543 and 818.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _metrics() -> dict[str, MetricInfo]:
         "none": ("Correct option removed", "picks “None of the above”"),
         "swap": ("Wrong image", "picks “I do not know”"),
     }
-    # Arms are shown only where the right image is meant to matter.
+    # A run without the right image is informative only if the image is meant to matter.
     arms: dict[str, tuple[tuple[Images, ...], str]] = {
         "fake": ((), "the question makes no sense with any image"),
         "none": (("withheld", "blank"), "“None of the above” stays right with another image"),
@@ -110,8 +110,7 @@ def _metrics() -> dict[str, MetricInfo]:
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """Read a one-token response: it must be an option letter (paper section 4), else it is
-    irrelevant.
+    """Read a one-token response: an option letter (paper, section 4); anything else is irrelevant.
 
     Args:
         response: The model's response.
@@ -126,10 +125,10 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
 def units(graded: Graded) -> pd.DataFrame:
     """Build one unit per question.
 
-    `average` is the mean over scenarios, equally weighted; `<scenario>_irrelevant` is a count.
-    Irrelevant follows the paper: a response came and names no option (this includes refusals, which
-    we report separately). A count is sum(numerator); its denominators are 1 and only give the
-    number of questions.
+    `average` is the mean over scenarios with equal weights; `<scenario>_irrelevant` is a count. As
+    in the paper, a response is irrelevant if it arrived but names no option; this includes
+    refusals, which we also report separately. A count is sum(numerator); its denominators are 1 and
+    only serve to count the questions.
 
     Args:
         graded: Graded answers; questions with the column `scenario`.
@@ -138,7 +137,7 @@ def units(graded: Graded) -> pd.DataFrame:
         Units of all metrics (`grading.make_units`).
 
     Raises:
-        BadInput: The column `scenario` is missing.
+        BadInput: If the column `scenario` is missing.
     """
     if "scenario" not in graded.questions.columns:
         raise BadInput("questions: the column scenario is missing, which the format halt-medvqa needs.")
@@ -149,7 +148,7 @@ def units(graded: Graded) -> pd.DataFrame:
     frames = []
     for name in SCENARIOS:
         rows = np.flatnonzero((scenario == name).to_numpy())
-        # Each scenario weighs the same in the average.
+        # All scenarios have the same weight in the average.
         weight = 1.0 / max(len(rows), 1)
         frames.append(make_units(graded, name, rows, right[rows], 1.0, graded.guess[rows]))
         frames.append(make_units(graded, "average", rows, right[rows] * weight, weight, graded.guess[rows] * weight))
@@ -161,8 +160,8 @@ def units(graded: Graded) -> pd.DataFrame:
 SPEC = EvalSpec(
     units=units,
     read_official=read_official,
-    # A model that always answers "I do not know" gets 100 % in the two other scenarios, and 66.7 %
-    # in the mean.
+    # Not the mean: a model that always answers "I do not know" gets 100 % in the other two
+    # scenarios, and so 66.7 % in the mean.
     headline="none",
     over_all="average",
     metrics=_metrics(),

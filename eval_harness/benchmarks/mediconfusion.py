@@ -168,8 +168,8 @@ _FORMS = ("{0}", "{0}:", ".{0}", ".{0}:", "{0}.", '{0}")', '("{0}":', '("{0}")',
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
     """Read a response as the authors' `clean_up_manual`: an option letter in one of nine forms.
 
-    The response is split at blanks; two different letters read nothing. Defects: the article "A" is
-    option A; "(B)" is nothing; an article beside a letter ("B: A mass") makes the answer invalid.
+    The response is split at blanks; if it has two different letters, nothing is read. Defects: "A"
+    is option A even as an article, so "B: A mass" is invalid; "(B)" is not read.
 
     Args:
         response: The model's response.
@@ -184,8 +184,10 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """Build one unit per pair (set_accuracy, confusion) and per question (individual_accuracy,
-    invalid).
+    """Build the units of all metrics.
+
+    `set_accuracy` and `confusion` have one unit per pair, `individual_accuracy` and `invalid` one
+    per question.
 
     `category` is a list: a question carries the labels of its image, a pair those of both images,
     so `summary.explode_facet` counts image labels as Table 2 does (a pair of two Cerebral images
@@ -202,7 +204,7 @@ def units(graded: Graded) -> pd.DataFrame:
         Units of all metrics (`grading.make_units`).
     """
     questions = np.arange(len(graded.questions))
-    # Questions of one pair become neighbours, so pairs are slices.
+    # Sort the questions by pair, so that each pair is a slice.
     order = np.argsort(graded.case, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0]) if len(order) else np.zeros(0, np.int64)
     size = np.diff(np.r_[starts, len(order)])
@@ -220,7 +222,7 @@ def units(graded: Graded) -> pd.DataFrame:
         over_pair(graded.first_choice, np.maximum),
     )
     is_same_option = both_valid & (lowest == highest) & (size > 1)[:, None]
-    # A pair of which only one question is present cannot be confused.
+    # With only one question of a pair, its images cannot be confused.
     countable = both_valid & (size > 1)[:, None]
     hit_by_guess = np.multiply.reduceat(guess, starts) if len(starts) else guess
     labels = [
@@ -233,6 +235,7 @@ def units(graded: Graded) -> pd.DataFrame:
     ]
     ends = graded.ends_over(order, starts)
     pair_ids = graded.columns["case_id"][first_rows]
+    # Chance of `confusion`: two guesses agree.
     agreement_chance = np.array(
         [_agree(graded.k[order[start : start + length]]) for start, length in zip(starts, size, strict=True)],
         dtype=float,

@@ -1,11 +1,11 @@
 """ProbMed: prompts, reading and scores (Yan et al., 2024).
 
-A hit is an image with every question of an aspect correct (section 4, Tables 4, 5 and the
-appendix). The authors' scorer averages image types with weights that, for condition and position,
-also count the images without such a question. `condition`, `position`, `overall` (and their
-`_without_adversarial`) carry these weights, so they match the paper's numbers; we recommend
-`<name>_reweighted`, which divides by the images that have such questions. Three more defects of
-that scorer do not affect complete answers in file order and are not reproduced.
+A hit is an image with every question of an aspect answered correctly (section 4, Tables 4, 5 and
+the appendix). The authors' scorer averages over image types. Its weights for condition and position
+also count the images that have no such question. `condition`, `position`, `overall` (and their
+`_without_adversarial`) use these weights, so they match the paper's numbers; we recommend
+`<name>_reweighted`, which divides by the number of images that have such questions. Three more
+defects of that scorer do not affect complete answers in file order and are not reproduced.
 
 Table 6 locates diagnostic errors: each step is scored on the images whose earlier steps are
 correct.
@@ -35,16 +35,16 @@ PROBMED_SYSTEM_MESSAGE = (
     "You are a student in medical school. You are preparing for your final exam. Answer the following question in your "
     "practice exam as directed to earn higher scores. You answer will only be for academic purpose."
 )
-"""`eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a."""
+"""From `eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a."""
 WEIGHTED = ("condition", "position")
-"""Aspects whose weights count images without such questions."""
+"""Aspects whose official weights also count images without such questions."""
 
 
 def _metrics() -> dict[str, MetricInfo]:
     metrics: dict[str, MetricInfo] = {}
     for aspect in ASPECTS:
         label = aspect.capitalize()
-        # A swapped image has the modality and organ of the right one: their answers stay correct.
+        # A swapped image has the same modality and organ, so these answers stay correct.
         is_kept_by_swap = aspect in ("modality", "organ")
         arms, no_arm_reason = (
             (ARMS[:2], "the image shown instead has the same modality and organ") if is_kept_by_swap else (ARMS, "")
@@ -97,12 +97,12 @@ STEPS: dict[str, tuple[str, ...]] = {
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """Read a response as the authors' `get_score_binary`: 'Yes' anywhere or just "yes"; likewise
-    'No'.
+    """Read a response as the authors' `get_score_binary` does.
 
-    The authors only test whether the key occurs: a response with both words is correct for either
-    key, so both positions are returned (see `probmed_hit`). Known defects of that parser: "Normal"
-    and "None" contain 'No'; "yes, there is" is not read.
+    It finds yes if the response contains "Yes" or is just "yes"; likewise no. The authors only test
+    whether the key occurs, so a response with both words is correct for either key; here both
+    positions are returned (see `probmed_hit`). Known defects of that parser: "Normal" and "None"
+    contain "No"; "yes, there is" is not read.
 
     Args:
         response: The model's response.
@@ -125,11 +125,12 @@ def probmed_hit(response: str, key: str) -> bool:
 def units(graded: Graded) -> pd.DataFrame:
     """Build one unit per (aspect, image); `overall` repeats the units of all aspects.
 
-    `without_adversarial` uses an image's questions on what is really there; a normal image, whose
-    only condition question is adversarial, keeps that one (as in the authors' scorer). Chance is
-    (1/2)^questions: the paper prints 35.67 for condition and 36.48 for position; the first is a
-    mixture over images as ours, the second cannot be, since every image with position questions has
-    at least two (so at most 25).
+    `without_adversarial` uses only an image's questions about what is really there. A normal image
+    has a single condition question, which is adversarial; it is kept, as in the authors' scorer.
+
+    Chance is (1/2)^questions, averaged over images. For condition this explains the 35.67 that the
+    paper prints. It cannot explain the paper's 36.48 for position, since every image with position
+    questions has at least two of them (chance at most 25).
 
     Args:
         graded: Graded answers; questions with the columns `aspect`, `adversarial`, `image_type`.
@@ -138,7 +139,7 @@ def units(graded: Graded) -> pd.DataFrame:
         Units of all metrics (`grading.make_units`).
 
     Raises:
-        BadInput: A column is missing.
+        BadInput: If a column is missing.
     """
     for column in ("aspect", "adversarial", "image_type"):
         if column not in graded.questions.columns:
@@ -185,18 +186,21 @@ def _rows(
     weight: Floats,
     ends: ResponseEnds,
 ) -> pd.DataFrame:
+    """Build the weighted units of one metric."""
     images = graded.columns["case_id"][first_rows]
     return make_units(graded, metric, first_rows, hit * weight, weight, guess * weight, images, ends=ends)
 
 
 def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
+    """Return units under another metric, with the aspect added to their names."""
     names = pd.Series([f"{unit}/{aspect}" for unit in frame["unit"].to_numpy()], index=frame.index, dtype=object)
     return frame.assign(metric=pd.Series(metric, index=frame.index, dtype=object), unit=names)
 
 
 def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) -> Ints:
-    """Return the rows of non-adversarial questions; for images that have only adversarial ones, all
-    rows.
+    """Return the rows of non-adversarial questions.
+
+    For an image that has only adversarial ones, all its rows are kept.
     """
     non_adversarial = rows[~adversarial[rows]]
     adversarial_only = rows[~np.isin(graded.case[rows], graded.case[non_adversarial])]
@@ -220,38 +224,43 @@ def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, ResponseEnd
 
 
 def _official_weight(type_codes: Ints, first_rows: Ints, images_of_type: Floats) -> Floats:
-    """Return the authors' weight per image: images of its type / images of its type with such
-    questions.
+    """Return the authors' weight of each image.
+
+    It is the number of images of its type, divided by the number of those that have such questions.
     """
     # Code -1 (no image type) becomes bin 0.
+    # Count an image once, although it may have several questions.
     with_questions = np.bincount(type_codes[first_rows] + 1, minlength=type_codes.max(initial=-1) + 2)
     return images_of_type[first_rows] / with_questions[type_codes[first_rows] + 1]
 
 
 def more_breakdowns(graded: Graded, official: bool) -> Breakdown:
-    """Compute the errors of Table 6 per aspect; there `refused` is a share of errors.
+    """Compute the errors of Table 6 per aspect; `refused` is a share of errors there.
 
     Args:
         graded: Graded answers.
-        official: Whether the paper's own reader read them.
+        official: Whether the answers were read by the paper's own reader.
     """
     return {"aspect": conditional_errors(graded, official)}
 
 
 def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict[str, Score]]:
-    """Compute per step `accuracy_given_earlier` and the shares of each kind of error (Table 6).
+    """Compute the errors of Table 6: `accuracy_given_earlier` and shares of each kind of error.
 
-    Errors are counted on the images that fail the step. Abnormality: `wrong_answer`, `refused`.
-    Condition and position: `denies_truth` (no to a question on what is there),
-    `accepts_hallucination` (yes to one on what is not), `refused` (neither was read). An image may
-    show several; the shares are of all errors shown, as in the authors' code. That code leaves
-    wrong conditions of images without position questions out of the shares, for no stated reason;
-    we count them. Images that were not asked an earlier step are left out, as there.
+    Errors are counted on the images that fail the step. For abnormality the kinds are
+    `wrong_answer` and `refused` (nothing was read). For condition and position they are
+    `denies_truth` (no to a question about what is there), `accepts_hallucination` (yes to one about
+    what is not) and `refused`. An image may show several kinds; the shares are of all errors shown,
+    as in the authors' code.
+
+    That code leaves wrong conditions of images without position questions out of the shares, for no
+    stated reason; we count them. Like that code, we leave out images that lack a question of an
+    earlier step.
 
     Args:
         graded: Graded answers.
-        official: Whether the paper's own reader read them. Otherwise a step has no scores if most
-            responses to its questions tell nothing.
+        official: Whether the answers were read by the paper's own reader. Otherwise a step has no
+            scores if most responses to its questions contain no answer.
 
     Returns:
         Step -> metric -> score.
@@ -289,7 +298,7 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
                 "accepts_hallucination": _any(graded, rows, wrong & adversarial[rows, None], n_images) & failed,
                 "refused": unread,
             }
-        # An image may show several kinds of error: shares are of all errors shown.
+        # An image may show several kinds of error, so divide by all errors shown.
         errors_shown = np.sum([kind.mean(axis=1) for kind in error_masks.values()], axis=0)
         scores |= {name: _share(kind.mean(axis=1), errors_shown, cluster) for name, kind in error_masks.items()}
         result[step] = {name: apply_nonresponse(score, nonresponse, official) for name, score in scores.items()}
@@ -297,18 +306,14 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
 
 
 def _all_right(graded: Graded, rows: Ints, n_images: int) -> tuple[Bools, Bools]:
-    """Return masks of the images with these questions (I,), and of those with all of them correct
-    (I, S).
-    """
+    """Return two masks: images with these questions (I,), and with all of them correct (I, S)."""
     has_questions = np.zeros(n_images, bool)
     has_questions[graded.case[rows]] = True
     return has_questions, ~_any(graded, rows, ~graded.right[rows], n_images)
 
 
 def _any(graded: Graded, rows: Ints, holds: Bools, n_images: int) -> Bools:
-    """Return a mask (I, S) of the images with at least one of these questions for which `holds` is
-    true.
-    """
+    """Return a mask (I, S) of the images for which `holds` is true for any of these questions."""
     any_holds = np.zeros((n_images, graded.samples), bool)
     np.logical_or.at(any_holds, graded.case[rows], holds)
     return any_holds

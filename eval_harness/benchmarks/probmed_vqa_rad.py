@@ -19,17 +19,16 @@ from eval_harness.scores.pairs import pair_units
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """Build two units per pair:
+    """Build two units per pair of a question and its adversarial counterpart.
 
-    `accuracy` (both correct, chance 1/4) and `accuracy_without_adversarial`.
-
-    The latter counts the true question alone (chance 1/2).
+    `accuracy` requires both to be answered correctly (chance 1/4); `accuracy_without_adversarial`
+    counts only the original question (chance 1/2).
 
     Args:
         graded: Graded answers; questions with the columns `pair_id` and `adversarial`.
 
     Raises:
-        BadInput: A column is missing.
+        BadInput: If a column is missing.
     """
     pair_table = pair_units(graded)
     return pair_table.assign(metric=pair_table["metric"].replace("accuracy_with_adversarial", "accuracy"))

@@ -1,4 +1,4 @@
-"""Prompt templates, and how a question is rendered into them."""
+"""Define prompt templates and how questions are rendered into them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Prompt:
             question: Text of the question.
             options: Option texts in the order shown; letters follow the position.
         """
-        # One pass over the template: braces within the question stay.
+        # A single pass, because the question may itself contain "{options}".
         fields = {
             "{question}": question.strip(),
             "{options}": self.layout([option.strip() for option in options]),
@@ -81,8 +81,8 @@ class Prompt:
 
     @property
     def text_hash(self) -> str:
-        """Hash of the prompt without the question: runs with equal hashes used the same wording."""
-        # Two placeholder options reveal the layout without any question's text.
+        """Hash of the prompt without the question; equal hashes mean equal wording."""
+        # Two placeholder options are enough to represent the layout.
         layout_sample = self.layout(["{option 1}", "{option 2}"])
         return hashlib.sha256(
             "\0".join([self.template, layout_sample, self.intro or "", self.shot_answer]).encode()

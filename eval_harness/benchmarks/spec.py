@@ -22,10 +22,10 @@ class MetricInfo:
         description: One sentence.
         higher_is_better: None if neither end is good (position bias).
         unit: `percent` or `count`.
-        of_ends: It counts how responses ended, so it has a value even if most responses tell
-            nothing.
+        of_ends: Whether it counts how responses ended. Such a metric has a value even if most
+            responses contain no answer.
         arms: Runs without the right image that show how much of the metric comes from it.
-        no_arm: Why one arm or all make no sense.
+        no_arm: Why an arm that is not in `arms` would say nothing.
     """
 
     label: str
@@ -61,8 +61,8 @@ class EvalSpec:
         system: System message that the authors sent to API models.
         max_tokens: Output-token limit per answer of the method `mc`.
         judged_free_form: A judge compares free-form answers with the two options.
-        hidden_split: Split whose key its owner keeps, scored from uploaded answers.
-        hidden_metrics: Metric of the hidden split -> question type that it is about.
+        hidden_split: Split whose answer key is kept by its owner, who scores uploaded answers.
+        hidden_metrics: Metric of the hidden split -> type of the questions that it covers.
     """
 
     units: Callable[[Graded], pd.DataFrame]
@@ -82,7 +82,7 @@ class EvalSpec:
     def __post_init__(self) -> None:
         if self.headline not in self.metrics:
             raise TypeError(f"headline {self.headline!r}: must be one of the metrics ({', '.join(self.metrics)})")
-        # Fail at import: a spec with a missing default prompt would fail in the middle of a run.
+        # Fail at import, because a missing default prompt would be noticed only during a run.
         names = {prompt.name for prompt in self.prompts}
         if "mc" not in self.default_prompts or not set(self.default_prompts.values()) <= names:
             raise TypeError(f"default_prompts: must name a template for 'mc', each one of {', '.join(sorted(names))}")

@@ -1,6 +1,6 @@
 """Derive readings, statuses, scores, breakdowns and units from a run and its answers.
 
-This package is the only source of numbers.
+No other package computes numbers of a run.
 
 answer_table.py   the model's answers: `answers.parquet`, `judge.parquet`
 reading.py        the option that each answer chooses, by rules and by a judge model's replies

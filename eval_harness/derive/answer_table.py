@@ -1,7 +1,7 @@
-"""The answers of a run as a table: one row per answered (question, sample), before reading and
-scoring.
+"""The answers of a run as a table, before reading and scoring.
 
-`answers.parquet` holds the model's answers, `judge.parquet` a judge model's replies about them.
+It has one row per answered (question, sample). `answers.parquet` holds the model's answers,
+`judge.parquet` a judge model's replies about them.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ ANSWERS_SCHEMA = pa.schema(
 )
 """Columns of `answers.parquet`.
 
-`scores`: one number per option for the methods that score options; `delivery`: what the server did
-(`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of another
-case that were shown.
+`scores`: one number per option, for methods that score options; `delivery`: what the server did
+(`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of
+another case that were shown instead of the right ones.
 """
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
 """Columns of `judge.parquet`: the judge model's verbatim reply about an answer."""
 ANSWER_TABLE_COLUMNS: list[str] = ANSWERS_SCHEMA.names
 Record = dict[str, Any]
 ROW_GROUP_SIZE = 4096
-"""Rows per row group: 64 MB at 16 kB of reasoning per answer."""
+"""Rows per row group: 64 MB if each answer has 16 kB of reasoning."""
 
 
 def answer_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """Build a row of the table from a journal record."""
+    # Local models and recorded files may not count tokens.
     tokens = record.get("usage") or (None, None)
     return {
         "question_id": str(record["question_id"]),
@@ -76,11 +77,11 @@ USAGE_FIELDS = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
 def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
     """Sum the tokens that a server counted over the answers of a journal, and compute their cost.
 
-    Answers reused from earlier runs are counted separately: they cost nothing again.
+    Answers reused from earlier runs are counted separately, because they cost nothing again.
 
     Args:
         records: Journal records.
-        price: Price per million input and output tokens; None leaves out the cost.
+        price: Price per million input and output tokens; None: the cost is left out.
 
     Returns:
         Those of USAGE_FIELDS that apply.
@@ -102,7 +103,7 @@ def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -
 
 
 def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Build the answer table, ordered by question id and sample; of duplicates the last one counts.
+    """Build the answer table, ordered by question id and sample; the last of duplicates counts.
 
     Missing values are None. Equal answers give equal tables.
     """
@@ -152,15 +153,16 @@ def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) ->
     """
     remaining = iter(rows)
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        # Row groups are flushed as they fill up: memory stays bounded for any file size.
+        # Row groups are written as they fill up, so memory stays limited for any file size.
         while group := list(islice(remaining, ROW_GROUP_SIZE)):
             writer.write_table(_table({name: [row[name] for row in group] for name in schema.names}, schema))
             yield from group
 
 
 def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
-    """Encode rows as Parquet in row groups of ROW_GROUP_SIZE, so long texts are not all copied at
-    once.
+    """Encode rows as Parquet, in row groups of ROW_GROUP_SIZE.
+
+    So long texts are not all copied at once.
     """
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:
@@ -185,14 +187,15 @@ def _plain(value: Any) -> Any:
             value.encode()
         except UnicodeEncodeError:
             return replace_surrogates(value)
-        return value  # the same object: there may be no memory for a second copy of long reasoning
+        return value  # no copy: there may be no memory for a second copy of long reasoning
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def check_all_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
-    """Check that a run was not interrupted: questions never asked are neither failed nor wrong.
+    """Check that a run was not interrupted before all of its questions were asked.
 
-    A failed request, or a question missing from a recorded file, does have a record.
+    A question that was never asked is neither failed nor wrong. A failed request, or a question
+    missing from a recorded file, does have a record.
 
     Args:
         folder: The run folder, for the message.
@@ -201,9 +204,9 @@ def check_all_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, recor
         records: Journal records.
 
     Raises:
-        BadInput: Some (question, sample) pairs have no record.
+        BadInput: If some (question, sample) pairs have no record.
     """
-    # Every (question, sample) that the run was to ask.
+    # Every (question, sample) that the run had to ask.
     due_keys = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}
     if n_unasked := len(due_keys - {(str(record["question_id"]), int(record["sample"])) for record in records}):
         raise BadInput(

@@ -1,6 +1,6 @@
-"""`derive`: compute every number of a run from its answers. No other code in medprobe does.
+"""`derive`: compute every number of a run from its answers. No other code in medprobe does this.
 
-A store keeps the output under a key that covers everything it depends on
+A store keeps the output under a key that covers everything the output depends on
 (`compute_derivation_key`). The output is derived again if the files, the answer key or labels of
 the dataset, or `DERIVE_VERSION` change.
 """
@@ -36,8 +36,9 @@ from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
 
 MEASURED_FIELD = "permuted"
-"""Field of a result's `environment` that is measured from the answers; a run's own value is
-ignored.
+"""Field of a result's `environment` that is measured from the answers.
+
+The value in the run record is ignored.
 """
 UNIT_ID_COLUMNS = ("metric", "unit", "case_id", "cluster")
 UNIT_NUMBER_COLUMNS = (
@@ -85,7 +86,7 @@ def derive(
         key: From `compute_derivation_key`, stored in the result.
 
     Raises:
-        BadInput: The answers do not fit the questions.
+        BadInput: If the answers do not fit the questions.
     """
     readings, judge = read_due_answers(run, answers, questions, replies)
     scored = _scores(run, questions, readings)
@@ -117,8 +118,9 @@ def derive(
 
 
 def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
-    """Build the method of a result: fields set by the request are taken from it, the run adds
-    hashes.
+    """Build the method of a result.
+
+    Fields that the request sets are taken from the request; the run record only adds hashes.
     """
     request, stated_method = run.request, run.method
     hashes = {name: value for name, value in stated_method.generation.items() if name.endswith("_hash")}
@@ -138,9 +140,7 @@ def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
 
 
 def derived_files(derived: Derived) -> dict[str, bytes]:
-    """Return the content of the derived files by name; `result.json`, which names the key, comes
-    last.
-    """
+    """Return the content of the derived files by name; `result.json` with the key comes last."""
     rows = derived.readings[READINGS_SCHEMA.names].to_dict("list")
     return {
         READINGS_FILE: _parquet(pa.table(rows, schema=READINGS_SCHEMA)),
@@ -151,7 +151,7 @@ def derived_files(derived: Derived) -> dict[str, bytes]:
 
 def write_derived(folder: Path, derived: Derived) -> None:
     """Write the derived files, each atomically, `result.json` last."""
-    # result.json last: without it a partly written set counts as absent.
+    # result.json comes last: without it, a partly written set of files counts as absent.
     for name, content in derived_files(derived).items():
         replace_file(folder / name, content)
 
@@ -201,8 +201,8 @@ def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> 
 def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
     """Replace the letter frequencies of `scored` by those of the letters as shown.
 
-    In the question's original option order they would hide a model that always says A, since with
-    permuted options every option is shown as A once.
+    With permuted options every option is shown as A once. Frequencies in the original option order
+    would therefore hide a model that always says A.
     """
     counts = option_counts(questions)
     letters = [
@@ -227,9 +227,9 @@ def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dic
     """Measure whether the model follows the option or the letter, over permuted samples.
 
     Returns:
-        `permuted`: percent of the questions answered in every option order for which the same
-        option (`same_option`) or the same letter (`same_letter`) was chosen throughout, and their
-        number.
+        `permuted`, with percentages of the questions answered in every option order: those for
+        which the same option (`same_option`) or the same letter (`same_letter`) was chosen every
+        time; and the number of these questions.
     """
     counts = option_counts(questions)
     n_same_option = n_same_letter = n_questions = 0
@@ -245,6 +245,7 @@ def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dic
             (pick - rotation(int(sample), n_options)) % n_options
             for pick, sample in zip(picks, rows["sample"], strict=True)
         ]
+        # A model that follows the letter picks another option in every rotation.
         n_same_option += len(set(picks)) == 1
         n_same_letter += len(set(letters)) == 1
     counts_by_kind = {"same_option": n_same_option, "same_letter": n_same_letter}

@@ -1,7 +1,6 @@
-"""Labels, descriptions, directions and units of all metrics; a result's headline score or why it
-has none.
+"""Labels, descriptions, directions and units of all metrics, and a result's headline score.
 
-A benchmark's own metrics are in its module (`benchmarks/`). See also: the nonresponse rule
+A benchmark's own metrics are in its module (`benchmarks/`). See also: the rule for missing answers
 (`scores/nonresponse.py`).
 """
 
@@ -21,8 +20,9 @@ HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in B
 OVERALL_METRICS: dict[str, str] = {
     name: eval_spec(name).over_all or headline for name, headline in HEADLINE_METRICS.items()
 }
-"""Benchmark -> the metric over all its questions; it tells whether a question was answered
-correctly.
+"""Benchmark -> the metric over all its questions.
+
+It tells for each question whether it was answered correctly.
 """
 
 _EVERYWHERE = {
@@ -55,8 +55,14 @@ _SHARES = {
 }
 
 METRICS: dict[str, MetricInfo] = {}
+"""Every metric by name.
+
+If two benchmarks have a metric of the same name, the first one's description is used here
+(`eval_spec(benchmark).metrics` has each).
+"""
 for _name in BENCHMARKS:
     for _metric, _info in eval_spec(_name).metrics.items():
+        # The first benchmark's description of a shared name stays.
         METRICS.setdefault(_metric, _info)
 # Metrics of all benchmarks come last: no benchmark may redefine them.
 METRICS |= {**_EVERYWHERE, **_SHARES}
@@ -68,14 +74,15 @@ BALANCED_METRICS = {
     "average_irrelevant": "scenario",
     "accuracy_macro_task": "task",
 }
-"""Metric -> facet over whose values it is a mean. On a subset, all values still present weigh the
-same.
+"""Metric -> facet over whose values it is a mean.
+
+In a subset, all values that are still present have the same weight.
 """
 
 
 @dataclass(frozen=True)
 class NoScore:
-    """Why a result has no headline score; with `nonresponse` if that is the reason."""
+    """Why a result has no headline score; `nonresponse` is set if that is the reason."""
 
     reason: str
     nonresponse: Nonresponse | None = None
@@ -87,7 +94,7 @@ class NoScore:
 def headline_score(result: Result) -> Score | NoScore:
     """Return the score of a result's headline metric, or why it has none.
 
-    Used wherever a run is judged by its score.
+    Used wherever a run is ranked or compared by a single score.
     """
     metric = HEADLINE_METRICS[result.benchmark.family]
     score = result.scores.get(metric)
@@ -116,18 +123,19 @@ def untested_reason(score: Score, result: Result, case_noun: str = "case") -> st
 
 
 def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:
-    """Describe why most responses tell nothing, counted by reason.
+    """Describe why most responses contain no answer, with the number of responses for each reason.
 
-    "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at
-    8 tokens, 7 failed".
+    For example "28 of 28 answers were cut off at 8 tokens", or "27 of 28 answers say nothing: 20
+    were cut off at 8 tokens, 7 failed".
 
     Args:
         nonresponse: Numbers of responses by reason.
-        result: The result, for its output limit.
+        result: The result; its output limit is stated.
     """
     # The server's limit, if it reported one, overrides the requested one.
     limit = result.environment.get("output_limit") or result.method.generation.get("max_tokens")
-    if "recorded_file" in result.environment:  # the run's settings are not those that the answers were generated with
+    # The answers were generated elsewhere, with settings that are not known.
+    if "recorded_file" in result.environment:
         limit = None
     cutoff = (
         f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
@@ -174,8 +182,8 @@ def nonresponse_remedy(nonresponse: Nonresponse, result: Result) -> str:
         nonresponse: Numbers of responses by reason.
         result: The result; answers from a recorded file cannot be asked again.
     """
-    # A recorded file has no model that could be asked again.
-    elsewhere = "have these answered again where the file comes from"
+    # Behind a recorded file there is no model that could be asked again.
+    elsewhere = "ask them again where the file was made"
     recorded = {"failed": elsewhere} if "recorded_file" in result.environment else {}
     remedies = [remedies for reason, remedies in (_REMEDIES | recorded).items() if getattr(nonresponse, reason)]
     return "; ".join(dict.fromkeys(remedies))

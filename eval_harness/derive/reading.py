@@ -1,7 +1,8 @@
 """Read the answers of a run: by rules or the paper's own reader, then by a judge model's replies.
 
-The judge's replies are used only where the rules read nothing. With `--permute` each sample is read
-with its options in the order shown, and the choice is mapped back to the original option order.
+The judge's replies are used only if the rules read nothing, except for free-form answers. With
+`--permute` each sample is read with its options in the order shown, and the choice is mapped back
+to the original option order.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 
 STATUS_BY_DELIVERY = {delivery: status for status, delivery in DELIVERIES.items()}
-"""Delivery -> request status, as `read_responses` takes it."""
+"""Delivery -> request status, as `read_responses` expects it."""
 _NOT_READ = {status: delivery for status, delivery in DELIVERIES.items() if status != "answered"}
-"""Request status of a response that never came -> the rule recorded for it."""
+"""Request status of a response that never arrived -> the rule recorded for it."""
 
 
 @dataclass(frozen=True)
 class JudgeQuery:
-    """The judge model's request about the answer in row `row`, and the parser of its reply."""
+    """A request to the judge model about the answer in row `row`, and the parser of the reply."""
 
     row: int
     question_id: str
@@ -54,10 +55,10 @@ def read_due_answers(
     questions: pd.DataFrame,
     replies: pd.DataFrame | None = None,
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
-    """Read every due answer of a run.
+    """Read every answer that a run owes, including those that are missing.
 
-    A judge's replies are used for every free-form response (`ff`), else for answers that no rule
-    could read. An answer without its reply stays unread.
+    A judge's replies are used for every free-form response (`ff`), and otherwise for answers that
+    no rule could read. An answer stays unread if the judge did not reply.
 
     Args:
         run: The run record; its judge decides whether replies are used.
@@ -67,11 +68,12 @@ def read_due_answers(
 
     Returns:
         The answers in question order with the columns `choice`, `status`, `rule`; and the judge's
-        report: answers sent to it, decided, with a reply that is neither an option nor "none"
-        (`not_understood`), without a reply (`failed`). The report is None without a judge.
+        report: how many answers were sent to the judge, decided, got a reply that is neither an
+        option nor "none" (`not_understood`), or got no reply (`failed`). The report is None without
+        a judge.
 
     Raises:
-        BadInput: Unknown question, extraction or benchmark format.
+        BadInput: If a question, the extraction or the benchmark format is unknown.
     """
     readings = pd.concat(
         [_in_own_order(part, turned, turn) for part, turned, turn in _read_by_rules(run, answers, questions)],
@@ -80,7 +82,7 @@ def read_due_answers(
     report = None
     if run.method.judge is not None:
         readings, report = _read_by_judge(run, readings, questions, replies)
-    # Samples were read one after another: restore question order.
+    # The samples were read one after another: restore the order of the questions.
     order = {question_id: position for position, question_id in enumerate(questions["question_id"].astype(str))}
     rank = readings["question_id"].map(order)
     return readings.iloc[rank.argsort(kind="stable")].reset_index(
@@ -100,8 +102,7 @@ def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
 
 
 def complete_answers(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
-    """Expand the answers to one row per due (question, sample), in question order, with a request
-    status.
+    """Expand the answers to one row per (question, sample) of the run, with a request status.
 
     Args:
         answers: From `answer_table.answer_frame`.
@@ -109,7 +110,7 @@ def complete_answers(answers: pd.DataFrame, questions: pd.DataFrame, samples: in
         samples: Samples per question.
 
     Returns:
-        The table with the column `status`; answers that are absent are `missing`.
+        The table in question order with the column `status`; answers that are absent are `missing`.
     """
     due_index = pd.MultiIndex.from_product(
         [questions["question_id"].astype(str), range(samples)], names=["question_id", "sample"]
@@ -170,6 +171,7 @@ def _read_by_rules(
 
 
 def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
+    """Return the questions with their options in the order shown in this sample."""
     options = [rotate_options(options, rotation(sample, len(options))) for options in questions["options"]]
     return questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
 
@@ -219,6 +221,7 @@ def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) ->
             query = closeness_prompt(text, options, response, int(sample))
             reading: Callable[[str], Reading] = partial(read_closeness, extraction=run.method.extraction or "ours")
         else:
+            # The judge sees the options in the order that the model saw.
             turn = rotation(int(sample), len(options)) if run.request.permute else 0
             query = extraction_prompt(text, rotate_options(options, turn), response, question_type)
             reading = partial(
@@ -232,6 +235,7 @@ def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) ->
 
 
 def _read_turned(reply: str, options: Sequence[str], question_type: str, turn: int) -> Reading:
+    """Read a judge's reply about rotated options, and map the choice back to the original order."""
     reading = read_extraction(reply, options, question_type)
     return replace(
         reading,
@@ -297,7 +301,7 @@ def read_responses(
         `refused` keeps its status, with an empty choice.
 
     Raises:
-        BadInput: Unknown extraction, format or question id.
+        BadInput: If the extraction, the format or a question id is unknown.
     """
     if extraction not in ("ours", "official"):
         raise BadInput(f"--extraction {extraction}: unknown. Available: ours, official.")
@@ -331,12 +335,13 @@ def read_responses(
         options, question_type = question_of[question_id]
         if status in _NOT_READ:
             readings.append(Reading((), status, _NOT_READ[status]))
+        # Scores decide even if there is a text: `gd` and `ps` generate none.
         elif _is_scores(option_scores, len(options)):
             readings.append(_highest(option_scores))
         elif not isinstance(response, str):
             readings.append(Reading((), "failed", "no response"))
         else:
-            # Runs repeat short responses: read each distinct one once.
+            # Short responses occur many times: read each distinct one only once.
             key = (response, options, question_type, finish_reason == "length")
             if key not in cache:
                 cache[key] = (
@@ -360,7 +365,7 @@ def _is_scores(option_scores: object, n_options: int) -> bool:
 
 
 def _highest(option_scores: Sequence[float]) -> Reading:
-    """Choose the option with the highest score; none if scores tie or one is not a number."""
+    """Choose the option with the highest score; none if the highest tie or a score is NaN."""
     if any(value is None or math.isnan(value) for value in option_scores):
         return Reading((), "irrelevant", "option scores are no numbers")
     best_positions = [position for position, value in enumerate(option_scores) if value == max(option_scores)]

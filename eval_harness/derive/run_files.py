@@ -1,8 +1,9 @@
 """The files of a result, in a run folder and in a store.
 
 Submitted: `run.json`, `answers.parquet` and, if a judge model read answers, `judge.parquet`.
-Derived from them: `result.json` (scores), `readings.parquet` (the option each answer chooses) and
-`units.parquet` (what each question or case counts), all under the key that `result.json` names.
+Derived from them: `result.json` (scores), `readings.parquet` (the option that each answer chooses)
+and `units.parquet` (the contribution of each question or case to each metric), all under the key
+that `result.json` names.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ READINGS_SCHEMA = pa.schema(
         ("rule", pa.string()),
     ]
 )
-"""Columns of `readings.parquet`, one row per due answer, missing ones included."""
+"""Columns of `readings.parquet`: one row per (question, sample), missing answers included."""
 
 
 class SubmittedFiles(NamedTuple):
@@ -67,15 +68,15 @@ def read_readings(
 
     Args:
         folder: The folder of the result.
-        columns: Columns of the answers to add; None where a value is missing.
+        columns: Columns of the answers to add; a missing value is None.
         question_ids: Only answers to these questions; the others are not read from disk.
 
     Returns:
         `question_id, sample, choice, status, rule` and `columns`.
 
     Raises:
-        OSError: A file is missing.
-        ValueError: A file is unreadable.
+        OSError: If a file is missing.
+        ValueError: If a file is unreadable.
     """
     keys = ["question_id", "sample"]
     row_filter = None if question_ids is None else pc.field("question_id").isin(list(question_ids))
@@ -92,12 +93,13 @@ def read_question_file(path: Path) -> pd.DataFrame:
     """Read a Parquet file of questions, with list columns as Python lists.
 
     Raises:
-        OSError: The file is missing.
-        ValueError: The file is unreadable.
+        OSError: If the file is missing.
+        ValueError: If the file is unreadable.
     """
     table = pq.read_table(path)
     frame = table.to_pandas()
     for name in table.column_names:
         if str(table.schema.field(name).type).startswith(("list", "large_list")):
+            # pandas would turn lists into arrays, whose comparison is elementwise.
             frame[name] = pd.Series(table.column(name).to_pylist(), dtype=object)
     return frame

@@ -1,4 +1,4 @@
-"""Compute a benchmark's units (`compute_units`) and scores with interval, chance and verdict.
+"""Compute a benchmark's units (`compute_units`), and its scores with interval, chance and verdict.
 
 See also: reading responses (`derive/reading.py`), the result file (`records/result.py`). Imports
 neither torch nor gradio.
@@ -35,7 +35,6 @@ class Scored:
     breakdown: Breakdown = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     units: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
-    """The units that they were computed from, as `units` returns them."""
 
 
 def compute_units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
@@ -54,12 +53,12 @@ def compute_units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -
     Returns:
         One row per (metric, unit): `metric, unit, case_id, case, cluster, numerator, denominator,
         chance, count`, the response counts (`nonresponse.RESPONSE_COUNT_COLUMNS`) and the facets.
-        `chance` is the expected numerator of a guesser; `count` what the unit adds to n; `cluster`
-        the connected component of cases sharing images. The facet `category` is a list per unit
-        (`summary.explode_facet` makes one row per label).
+        `chance` is the expected numerator of a guesser; `count` is what the unit adds to n;
+        `cluster` is the connected component of cases sharing images. The facet `category` is a list
+        per unit (`summary.explode_facet` makes one row per label).
 
     Raises:
-        BadInput: Unknown ids, duplicate answers, missing columns.
+        BadInput: If an id is unknown, an answer occurs twice, or a column is missing.
     """
     return _all_units(grade(family, questions, answers))
 
@@ -68,8 +67,9 @@ def compute_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, 
     """Compute every metric of a benchmark with interval, chance and verdict, also per facet value.
 
     A benchmark may add breakdowns by something other than a facet (`EvalSpec.more_breakdowns`). A
-    metric has the value None if no question counts towards it, or if most responses to its
-    questions tell nothing, unless `extraction` is `official` (see `summary.summarise_units`).
+    metric has the value None if no question counts towards it. It also has None if most responses
+    to its questions contain no answer, unless `extraction` is `official` (see
+    `summary.summarise_units`).
 
     Args:
         family: Benchmark whose question format the questions have.
@@ -104,8 +104,9 @@ def _all_units(graded: Graded) -> pd.DataFrame:
 def _everywhere(graded: Graded) -> pd.DataFrame:
     """Build the units of the metrics that every benchmark has.
 
-    `irrelevant`, `refused`, `abstained` (no choice for any reason), the accuracy where an option
-    was chosen, and the share of each letter (or of yes and no) among the answers read.
+    These are `irrelevant`, `refused`, `abstained` (no choice for any reason), the accuracy among
+    questions for which an option was chosen, and the share of each letter (or of yes and no) among
+    the answers that were read.
     """
     rows = np.arange(len(graded.questions))
     frames = [
@@ -113,7 +114,7 @@ def _everywhere(graded: Graded) -> pd.DataFrame:
         make_units(graded, "refused", rows, graded.refused.mean(axis=1)),
         make_units(graded, "abstained", rows, (~graded.answered).mean(axis=1)),
     ]
-    # Of the questions that a benchmark's accuracy is about: those with several correct options have
+    # Only questions with one correct option: those with several correct options have
     # metrics of their own.
     single_answer_rows = np.flatnonzero(~graded.multiple)
     chose_share, hits = (
@@ -152,7 +153,7 @@ def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
     """Count the responses per status."""
     counted = answers["status"].value_counts().to_dict()
     samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
-    # Answers without any record are missing, too.
+    # Answers without a record are missing, too.
     absent = len(questions) * samples - len(answers)
     statuses = {name: int(counted.get(name, 0)) for name in STATUSES}
     statuses["missing"] += max(absent, 0)

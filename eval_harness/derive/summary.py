@@ -26,22 +26,22 @@ from eval_harness.scores.nonresponse import (
 )
 
 DEFAULT_METRIC_INFO = MetricInfo("", "")
-"""For a metric that no benchmark defines: percent, higher is better."""
+"""Used for a metric that no benchmark defines: percent, higher is better."""
 ScoreCache = dict[tuple[object, ...], Score]
 """Inputs of a score -> the score.
 
-More than half of a breakdown's cells repeat the units and clusters of others: metrics that no
-question counts towards, labels of one question, labels that coincide.
+More than half of a breakdown's cells repeat the units and clusters of other cells: those of metrics
+that no question counts towards, of labels with one question, and of labels that coincide.
 """
 
 
 def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
     """Compute the score of each metric among units.
 
-    Percent is 100 x sum(numerator) / sum(denominator); a count metric is sum(numerator), without an
-    interval. A verdict that depends on absent answers is withheld; if most responses contain no
-    answer (`nonresponse`), the value is withheld too, except for metrics of nonresponse and those
-    of a paper's `official` reader, which counts every response.
+    A percentage is 100 x sum(numerator) / sum(denominator); a count metric is sum(numerator),
+    without an interval. A verdict that depends on absent answers is withheld. If most responses
+    contain no answer (`nonresponse`), the value is withheld, too, except for metrics of nonresponse
+    and for a paper's `official` reader, which counts every response.
 
     Args:
         units: Rows of `derive.scoring.compute_units`, any subset.
@@ -60,7 +60,7 @@ def break_down_by_facet(
 
     Args:
         units: Rows of `derive.scoring.compute_units`.
-        facets: Facets to break down by; units without a value are left out, units with a list count
+        facets: Facets to break down by. Units without a value are left out; units with a list count
             once per label.
         official: Whether the paper's own reader read the answers.
 
@@ -82,7 +82,7 @@ def break_down_by_facet(
 
 
 def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
-    """Reweight the units of BALANCED_METRICS as if each group (U,) were the full set."""
+    """Reweight the units of BALANCED_METRICS as if each group (U,) were the whole set."""
     numbers = units[["numerator", "denominator", "chance"]].to_numpy(float, copy=True)
     for metric, facet in BALANCED_METRICS.items():
         rows = np.flatnonzero(units["metric"] == metric)
@@ -104,7 +104,7 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, cache: ScoreCache, official
     columns |= {"count": units["count"].to_numpy(np.int64), "cluster": units["cluster"].to_numpy()}
     columns |= {name: units[name].to_numpy(np.int64) for name in RESPONSE_COUNT_COLUMNS}
     columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
-    # Sort once by (group, metric): each cell is then a slice.
+    # Sort once by (group, metric), so that each cell is a slice.
     key = group * len(names) + metric
     order = np.argsort(key, kind="stable")
     bounds = np.flatnonzero(np.diff(key[order], prepend=-1, append=-2)) if len(order) else np.zeros(0, np.int64)
@@ -116,7 +116,7 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, cache: ScoreCache, official
         info = METRICS.get(name, DEFAULT_METRIC_INFO)
         cell = {column: values[start:stop] for column, values in columns.items()}
         cell |= {column: renumber_labels(cell[column]) for column in ("case", "cluster")}
-        # Equal numbers in equal clusters give equal scores: compute them once.
+        # Equal numbers in equal clusters give equal scores: compute each score once.
         cell_key = (
             info.unit,
             info.higher_is_better,

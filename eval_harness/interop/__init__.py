@@ -1,1 +1,1 @@
-"""Other harnesses: the benchmarks as their tasks, and submission of their output files."""
+"""Use the benchmarks in other harnesses, and submit the output files of those harnesses."""

@@ -41,7 +41,7 @@ def prepare_submission(
         **options: Further arguments of `store.submit.build_submission`.
 
     Returns:
-        The submission with every problem found; problems quote `source`, not the converted file.
+        The submission with every problem found; messages name `source`, not the converted file.
 
     Raises:
         BadInput: If the file cannot be converted.
@@ -75,7 +75,7 @@ def convert_and_submit(
         data: See `prepare_submission`.
         split: See `prepare_submission`.
         account: Account recorded by a folder store (default: the user of this machine).
-        published: Model names in papers, with which the submission's is compared.
+        published: Model names in papers, to compare the submission's model name with.
         with_questions: Also commit the questions of a reproduced result to a Hub store.
         **options: Further arguments of `store.submit.build_submission`.
 
@@ -83,8 +83,9 @@ def convert_and_submit(
         Where the submission is, and whether it is new.
 
     Raises:
-        BadInput: With every problem found.
+        BadInput: If there are problems; lists all of them.
     """
+    # Datasets that the owner of a Hub store has released are vouched for.
     owner = str(to).split("/")[0] if is_hub_store(to) else None
     submission = prepare_submission(source, benchmark, model, data, split, owner=owner, **options)
     submission.check(source)
@@ -112,9 +113,9 @@ def converted_answers(path: Path, description: FileDescription) -> Iterator[tupl
     if reader is None:
         yield path, description
         return
-    # Only inspect-ai's logs name their own benchmark and dataset.
+    # Only inspect-ai's logs name their benchmark and dataset.
     if reader is inspect_log:
-        # What the caller gives takes precedence over what the log says.
+        # The caller's values take precedence over those in the log.
         pairs = zip(description, inspect_log.describe(path), strict=True)
         description = FileDescription(*(explicit or logged for explicit, logged in pairs))
     if description.benchmark is None:

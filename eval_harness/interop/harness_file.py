@@ -1,7 +1,7 @@
-"""Shared by the exports to other harnesses: questions, images, and scoring of a sample's answer.
+"""Parts that the exports to other harnesses share: questions, images, and scoring of answers.
 
-Harnesses score each sample alone and then aggregate. A pair, or an image with nine probes, is
-scored here from the records of all its samples.
+Harnesses score each sample alone and then aggregate. Our metrics of a pair, or of an image with
+nine probes, need several samples, so they are computed here from the records of all samples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def select_for_export(data: str, split: str | None) -> Selection:
         The questions with their repository.
 
     Raises:
-        BadInput: As `medprobe eval` does, and if the dataset has no images.
+        BadInput: For the same input as `medprobe eval`, and if the dataset has no images.
     """
     selection = select_questions(open_repository(data).name, data, split)
     if not selection.repository.has_images:
@@ -77,7 +77,10 @@ def decode_question(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_image_bytes(rows: Dataset) -> Dataset:
-    """Return the rows with encoded images; the decoding of `datasets` changes between versions."""
+    """Return the rows with their images still encoded.
+
+    `datasets` decodes images differently from version to version.
+    """
     from datasets import Image, Sequence
 
     for name, feature in {"image": Image(decode=False), "more_images": Sequence(Image(decode=False))}.items():
@@ -120,6 +123,7 @@ def read_sample_answer(family: str, question: Mapping[str, Any], answer: Mapping
     record = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
     [reading] = read_responses(pd.DataFrame([record]), pd.DataFrame([dict(question)]), family).to_dict("records")
     choice = sorted(int(index) for index in reading["choice"])
+    # All correct options and no other must be chosen.
     correct = reading["status"] == "answered" and choice == sorted(question["answer"])
     return {"choice": choice, "status": reading["status"], "rule": reading["rule"], "right": correct}
 
@@ -127,7 +131,7 @@ def read_sample_answer(family: str, question: Mapping[str, Any], answer: Mapping
 def metric_scores(
     family: str, questions: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Compute the metrics that the answers are enough for.
+    """Compute the metrics for which there are enough answers.
 
     Args:
         family: The benchmark.
@@ -151,10 +155,10 @@ def metric_scores(
 
 
 def _standard_errors(table: pd.DataFrame) -> dict[str, float]:
-    """Metric -> standard error in percentage points.
+    """Return metric -> standard error in percentage points.
 
-    It is the error of `n_effective` independent outcomes (`scores/clustered.py`). Omitted for
-    counts, and for metrics with fewer than two clusters.
+    It is the standard error of `n_effective` independent outcomes (`scores/clustered.py`). Omitted
+    for counts, and for metrics with fewer than two clusters.
     """
     errors: dict[str, float] = {}
     for name, part in table.groupby("metric", sort=False):

@@ -2,10 +2,10 @@
 
     inspect eval medprobe/mediconfusion --model ... -T data=data/mediconfusion
 
-Prompts are the benchmark's own (a template per question type), the scorer is our reader, and the
-metrics are computed by our scoring from the samples' metadata, so that the same answers give the
-same numbers as `medprobe score`. Loaded by the entry point group `inspect_ai`; needs the extra
-`inspect`.
+The prompts are the benchmark's own (a template per question type), and answers are read by our
+reader. Metrics are computed by our scoring from the samples' metadata, so that the same answers
+give the same numbers as `medprobe score`. inspect-ai loads this module through the entry point
+group `inspect_ai`; needs the extra `inspect`.
 
 See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log
 (`inspect_log.py`).
@@ -50,7 +50,7 @@ PACKAGE = "medprobe"
 
 
 def _claim_for_package(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Set a function's module to `medprobe`, from which inspect-ai takes the prefix of its name."""
+    """Set a function's module to `medprobe`, which inspect-ai uses as the prefix of its name."""
     importlib.import_module(PACKAGE)  # inspect-ai looks the module up in sys.modules
     function.__module__ = PACKAGE
     return function
@@ -134,12 +134,13 @@ def _make_task(benchmark: str) -> Callable[..., Task]:
         Args:
             data: Dataset folder or Hub repository (default: data/<benchmark>).
             split: Split of the dataset.
-            limit: Number of questions; their cases are completed (inspect's --limit splits cases).
+            limit: Number of questions, rounded up to complete cases (inspect's --limit splits
+                cases).
             prompt: Name of a prompt template.
             form: Conversation format.
 
         Raises:
-            BadInput: As `medprobe eval` does.
+            BadInput: For the same input as `medprobe eval`.
         """
         selection = select_questions(benchmark, data, split, limit=limit)
         family = selection.repository.family
@@ -168,7 +169,8 @@ def _make_task(benchmark: str) -> Callable[..., Task]:
         maker = RequestMaker(run_request, family)
         instances = [(row, 0) for row in range(len(selection.questions))]
 
-        # Requests come case by case, so that an image is read once; the dataset keeps the order.
+        # Requests are made case by case to read each image once; the task keeps the dataset's
+        # order.
         samples = {}
         for batch in make_requests(selection, maker, instances, selection.repository.has_images):
             for request in batch:

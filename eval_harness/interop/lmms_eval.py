@@ -1,11 +1,11 @@
-"""The benchmarks as tasks of lmms-eval: a folder for `--include_path` and the functions it calls.
+r"""The benchmarks as tasks of lmms-eval: a folder for `--include_path` and the functions it calls.
 
     medprobe export-lmms-eval data/mediconfusion --out tasks
-    python -m lmms_eval --model openai --model_args model=...,base_url=... --include_path tasks \\
+    python -m lmms_eval --model openai --model_args model=...,base_url=... --include_path tasks \
         --tasks medprobe_mediconfusion --log_samples
 
-Prompts, reader and metrics are ours. `medprobe submit` reads the samples file
-(`answer_files/lmms_samples.py`). Format: lmms-eval 0.7.3.
+Prompts, reader and metrics are those of medprobe. `medprobe submit` reads the samples file that
+lmms-eval writes (`answer_files/lmms_samples.py`). Format: lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def process_sample(family: str, doc: Mapping[str, Any], results: list[Any]) -> d
         results: The model's outputs for this question; the first text is read.
 
     Returns:
-        Metric -> record (the same one for each), and the ids with `score` (1 if right).
+        Metric -> record (the same for every metric), and under TASK_IDS_KEY the ids with
+        `score` (1 if correct).
     """
     row = decode_question(family, doc)
     reading = read_sample_answer(family, question_metadata(row), journal_record(results))
@@ -77,9 +78,9 @@ def aggregate_metric(family: str, metric: str, records: Iterable[Mapping[str, An
         records: Records of `process_sample`.
 
     Returns:
-        The value in percent; None if the answered questions are not enough for it.
+        The value in percent; None if too few questions were answered for it.
     """
-    samples = list(records)  # each is the record of a question and of its answer
+    samples = list(records)  # each holds both a question and its answer
     return metric_scores(family, samples, samples)[0].get(metric)
 
 
@@ -95,7 +96,7 @@ def export_task(data: str, split: str | None, out: Path) -> str:
         Name of the task.
 
     Raises:
-        BadInput: As `medprobe eval` does, and if the dataset has no images.
+        BadInput: For the same input as `medprobe eval`, and if the dataset has no images.
     """
     selection = select_for_export(data, split)
     # lmms-eval imports the folder, so the name must also be a valid module name.

@@ -1,10 +1,10 @@
 """Export the benchmarks as multiple-choice TSV files for VLMEvalKit.
 
-Its predictions are read by `answer_files/vlmevalkit_tables.py`. Format: VLMEvalKit e8e78f0,
-`vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`): index *integer*, image (base64, or the index of
-another row), question, A, B, ..., answer, category, split. Its scorer supports neither pairs nor
-probes nor answers with several letters; the ids stay in the predictions, so that `medprobe submit`
-can score them.
+Format: VLMEvalKit e8e78f0, `vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`): index (an integer),
+image (base64, or the index of another row), question, A, B, ..., answer, category, split.
+VLMEvalKit's scorer supports neither pairs, nor probes, nor answers with several letters. Its output
+keeps our ids, so `medprobe submit` can score the predictions
+(`answer_files/vlmevalkit_tables.py`).
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
                     encoded = _join_cell(
                         [base64.b64encode(encode_picture(case.images[name])).decode() for name in names]
                     )
+                    # VLMEvalKit writes the images to files of these names.
                     image_files = [f"{number}_{n}.png" for n in range(len(names))]
                     padding = [""] * (option_count - len(row["options"]))
                     cells = [
@@ -107,7 +108,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
 
 
 def _join_cell(texts: list[str]) -> str:
-    """One text unchanged; several as a list that is valid both in Python and in JSON."""
+    """Return one text unchanged, and several as a list that is valid both in Python and in JSON."""
     return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
