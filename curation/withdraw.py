@@ -42,8 +42,8 @@ from eval_harness.store.folder_store import has_groups
 from eval_harness.store.scan import StoredResult, result_paths
 
 MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
-"""First words of the dataset card's notes that state measurements; these are repeated after a
-withdrawal.
+"""First words of the dataset card's notes that state measurements; a withdrawal measures them
+again.
 """
 METADATA_FILES = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 """JSON files of a set that contain no questions."""
@@ -187,7 +187,7 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
         group: the group's name, or its keyed id (`g-...`).
 
     Returns:
-        What was removed -> count, without zeros.
+        Kind of thing removed -> count; kinds of which nothing was removed are left out.
 
     Raises:
         BadInput: `curate` did not write the folder, the folder does not have the group, or no
@@ -211,7 +211,7 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
     # An empty set could not be built.
     if len(withdrawn) == len(images):
         raise BadInput(
-            f"{folder}: all {len(images)} images are of that group. Delete the folder and {key_path(folder)}."
+            f"{folder}: all {len(images)} images belong to that group. Delete the folder and {key_path(folder)}."
         )
 
     counts: Counter[str] = Counter(images=len(withdrawn))
@@ -291,7 +291,7 @@ def _remove_entries(document: Any, withdrawn: set[str]) -> tuple[Any, int]:
 
 
 def _update_manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
-    """Return the manifest with counts and measured notes of the reduced set in `fresh`."""
+    """Return the manifest with the counts and measurements of the reduced set in `fresh`."""
     updated = dict(manifest)
     if (fresh / "dataset.json").is_file():
         updated["pairs"] = len(_read_json(fresh / "dataset.json"))

@@ -198,7 +198,7 @@ def group_id(
         ),
     ],
 ) -> None:
-    """Print the keyed id of a patient in a folder, for which its key is needed.
+    """Print the keyed id of a patient in a folder; this needs the folder's key.
 
     For a set made from another folder, give both folders in order: each id is computed from the one
     before.

@@ -355,7 +355,7 @@ def _balance_positions(
     seed: int,
     option_counts: list[int],
 ) -> list[tuple[int, Any, int]]:
-    """Assign each question the position of its correct option, each position equally often.
+    """Choose the position of each question's correct option, with all positions equally frequent.
 
     `option_counts` is the number of options of each question; positions are balanced among
     questions with the same number. Returns (number, question, position) in random order.

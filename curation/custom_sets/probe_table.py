@@ -138,8 +138,8 @@ def labels_may_coincide(label_a: ParsedLabel, label_b: ParsedLabel) -> bool:
         if label_a.term.concept in lineage_b or label_b.term.concept in lineage_a:
             return True
     words_a, words_b = (set(map(singular, normalize_term(label.text).split())) for label in (label_a, label_b))
-    # The vocabulary may not know both: a label that contains all words of the other is a kind of
-    # it.
+    # The vocabulary may not know the labels. A label that contains all words of the other counts as
+    # a kind of it.
     return words_a <= words_b or words_b <= words_a
 
 
@@ -256,7 +256,7 @@ def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
 
 
 def _is_doubtful(text: str) -> bool:
-    """Return True if a text is not a plain name: odd characters, negated, uncertain or past."""
+    """Return True if a text has unusual characters, or is negated, uncertain or about the past."""
     return bool(NON_NAME_CHARACTER.search(text)) or any(
         kind in ("negated", "uncertain", "not current") for kind, _ in find_cues(text)
     )
@@ -431,8 +431,7 @@ def _is_place_word(word: str) -> bool:
 IMAGE_HEIGHTS, IMAGE_SIDES = ("upper", "middle", "lower"), ("left", "right")
 IMAGE_PARTS = tuple(f"{height} {side} part of the image" for height in IMAGE_HEIGHTS for side in IMAGE_SIDES)
 MIN_BOX_SHARE = 0.6
-"""Minimum share of a box's area that must lie in a part of the image for the box to count as
-there.
+"""Minimum share of a box's area in a part of the image for the box to count as lying in that part.
 """
 Box = tuple[float, float, float, float]
 

@@ -89,7 +89,9 @@ class Fact:
 
 
 def balance_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
-    """Pair as many facts as possible with an absent one, each text equally often as both.
+    """Pair as many facts as possible with an absent one.
+
+    Each text is asked about as present and as absent equally often.
 
     Args:
         facts: facts that are balanced together.

@@ -274,7 +274,7 @@ def find_images(folder: Path, labels: Sequence[ImageLabels] = ()) -> list[Path]:
     ]
     if not paths and not any(label_set.volumes for label_set in labels):
         raise BadInput(
-            f"{folder}: contains no images and no DICOM files. --labels takes NIfTI with its labels.",
+            f"{folder}: contains no images and no DICOM files. NIfTI images are only copied with labels (--labels).",
         )
     return paths
 

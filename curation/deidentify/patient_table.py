@@ -189,7 +189,7 @@ def redact_words(text: str, words: set[str]) -> tuple[str, int]:
 
 
 def _word_spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of the words in a text."""
+    """Yield (start, end) of each place in a text that `redact_words` replaces."""
     substrings = [word for word in words if len(word) >= MIN_SUBSTRING_LENGTH or UNSPACED_SCRIPT.fullmatch(word)]
     matches = list(WORD_PATTERN.finditer(text))
     folded = [_plain_forms(word[0]) for word in matches]

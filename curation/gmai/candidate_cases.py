@@ -158,7 +158,7 @@ class _CaseBuilder:
         self.known_labels: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
 
     def place(self, item: Item) -> ImageContext:
-        """Return the region and modality in which the item's labels are read."""
+        """Return the region and modality that determine the meaning of the item's labels."""
         return parse_image_context(self.datasets[item.dataset].region, item.modality)
 
     def canonical_names(self, raw: Iterable[str], item: Item) -> frozenset[str]:

@@ -53,7 +53,7 @@ LABEL_COLUMNS = (
 )
 IGNORED_COLUMNS = ("count", "datasets", "why")
 """Columns of unmapped.csv and private/labels.csv that are ignored in a custom table, so that these
-files can be edited and used as one.
+files can be edited and used as custom tables.
 """
 LIST_COLUMNS = ("raw", "synonyms", "parents", "region", "modalities")
 MESH_ID = re.compile(r"D\d{6}(\d{3})?")
@@ -374,7 +374,7 @@ def merge_tags(
         departments: allowed departments.
 
     Raises:
-        BadInput: there are ties, which are listed, that the label table does not break.
+        BadInput: the label table does not break a tie; the message lists all such ties.
     """
     allowed = {"task": set(tasks), "department": set(departments)}
     votes_by_label: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in TAG_SUBJECTS}

@@ -117,7 +117,7 @@ def box_outline(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
     """Return the frame of a box as a (height, width) bool array.
 
     The frame consists of the pixels outside the box within `width` of it. Where the box touches the
-    picture's edge, the frame is its outermost row or column of pixels.
+    picture's edge, the frame is the picture's outermost row or column.
     """
     # Round outwards, so that the frame never covers a pixel of the target.
     left_px, top_px = int(np.floor(box[0])), int(np.floor(box[1]))

@@ -144,7 +144,7 @@ def usable_templates(
     custom_file: Path | None,
     candidates: Path,
 ) -> tuple[dict[Cell, list[str]], dict[Cell, str]]:
-    """Choose the templates for each cell that keep the rules (`template_problem`).
+    """Choose the templates of each cell that follow the rules (`template_problem`).
 
     Custom templates and reviewed candidates of a model (column keep: yes) take precedence over the
     built-in ones.
@@ -213,7 +213,7 @@ def propose_templates(
 ) -> dict[str, int]:
     """Have a model write candidate templates for each cell, about ten sampled labels.
 
-    Candidates that keep the rules are written to candidates.csv, where a person accepts them with
+    Candidates that follow the rules are written to candidates.csv, where a person accepts them with
     `yes` in the column keep. Replies are journalled, so a second run repeats failed requests only.
 
     Args:

@@ -378,7 +378,9 @@ class OptionDrawer:
     def _place_options(
         self, case: Candidate, answers: list[str], wrong: list[str], split: str, rng: random.Random
     ) -> OptionSet:
-        """Shuffle the options; correct ones get the positions where they were least often."""
+        """Shuffle the options; correct ones get the positions with the fewest correct ones so
+        far.
+        """
         size = len(answers) + len(wrong)
         positions = list(range(size))
         rng.shuffle(positions)

@@ -75,7 +75,7 @@ def find_text(image: Image.Image) -> list[TextBox]:
             if sum(sign.isalnum() for sign in text) < 2:
                 continue
 
-            # Back to the pixels of the original image.
+            # Convert to pixels of the original image.
             xs_px, ys_px = [x / scale for x, _ in corners], [y / scale for _, y in corners]
             box = (
                 max(0, int(min(xs_px)) - MARGIN_PX), max(0, int(min(ys_px)) - MARGIN_PX),

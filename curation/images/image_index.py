@@ -133,7 +133,7 @@ class RemoteImages:
         # The Parquet caches are shared by the prefetching threads.
         self._lock = threading.Lock()
         self._starts = cache(self._read_starts)
-        self._column = lru_cache(maxsize=2)(self._read_column)  # rows of a row group are read in order
+        self._column = lru_cache(maxsize=2)(self._read_column)  # few row groups suffice, since rows are read in order
 
     def __reduce__(self) -> tuple[type[RemoteImages], tuple[str]]:
         return RemoteImages, (self.address,)

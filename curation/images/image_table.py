@@ -32,10 +32,10 @@ def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
     """Read the table of image metadata, one row per image.
 
     A .csv, .tsv, .parquet or .jsonl file has named columns. A .txt file has lines
-    `image<TAB>caption` without a header, as ROCO's captions.txt; a licences.txt beside it gives the
-    licence, the source and the article, which is used as the group. Group names are normalised as
-    they are for ids (`Pseudonyms.group`), so that a patient is not split by different encodings of
-    spaces or accents.
+    `image<TAB>caption` without a header, like ROCO's captions.txt; a licences.txt beside it gives
+    the licence, the source and the article, which is used as the group. Group names are normalised
+    as they are for ids (`Pseudonyms.group`), so that a patient is not split by different encodings
+    of spaces or accents.
 
     Args:
         path: the table.
@@ -164,7 +164,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         if any(cell.strip() for cell in row[len(header) :]):
             raise BadInput(
                 f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header "
-                f"{len(header)}. Put texts that hold the separator "
+                f"{len(header)}. Put texts that contain the separator "
                 f"({DELIMITER_NAMES[delimiter]}) in quotation marks."
             )
     named_positions = [position for position, name in enumerate(header) if name]

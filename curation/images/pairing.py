@@ -138,7 +138,7 @@ def _keys_by_rule(
         if all(candidate == matches for candidate, _ in best_matches) and any(
             len(keys[0][index]) > 1 for index in matches
         ):
-            yield keys  # otherwise, names alone match, perhaps those of different files
+            yield keys  # otherwise only file names match, and these may be different files
     if not (names_have_folders and images_have_folders):
         for name_keys, image_keys in keys_by_form:
             yield [key[-1:] for key in name_keys], [key[-1:] for key in image_keys]

@@ -215,7 +215,7 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     logging.disable_progress_bar()
     processor = AutoImageProcessor.from_pretrained(spec.model, revision=spec.revision)
     model = AutoModel.from_pretrained(spec.model, revision=spec.revision, dtype=torch.float32).to(device).eval()
-    # A vision-language model has a vision tower; a pure vision model is used itself.
+    # A vision-language model has a vision tower; a pure vision model is used as it is.
     vision = getattr(model, "vision_model", model)
 
     steps = processor.to_json_string()

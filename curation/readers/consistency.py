@@ -1,9 +1,9 @@
 """Check a dataset's annotations for contradictions; shared by all readers.
 
 A broken file is skipped (`Skipped`). An entry that contradicts its image, its class list or itself
-(`Contradiction`) casts doubt on the whole dataset: whatever shifted its class number or box
-probably shifted others too, where nothing shows it. One such entry is therefore enough to refuse
-the whole dataset (`refuse_contradictions`).
+(`Contradiction`) casts doubt on the whole dataset: whatever shifted its class number or box has
+probably shifted others, too, without causing a contradiction. One such entry is therefore enough to
+refuse the whole dataset (`refuse_contradictions`).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def check_mask(mask: np.ndarray, segmentation: Any, bbox: Sequence[float] | None
         area: stated area in pixels.
 
     Raises:
-        Contradiction: the bbox or the area is not the mask's.
+        Contradiction: the bbox or the area does not match the mask.
     """
     if not mask.any():
         return  # smaller than a pixel: not a target

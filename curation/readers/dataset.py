@@ -33,7 +33,7 @@ def _existing(path: Path, info: ValidationInfo) -> Path:
     try:
         resolved = path if info.context is None else (info.context / path.expanduser()).resolve()
         resolved.stat()
-    except (OSError, RuntimeError):  # includes too long names and unknown home folders
+    except (OSError, RuntimeError):  # also names that are too long, unknown home folders
         raise ValueError(f"{str(path)[:200]} does not exist; paths are relative to sources.yaml") from None
     return resolved
 
@@ -117,8 +117,8 @@ class SourceDataset(StrictModel):
     """
     plane: Literal["axial", "coronal", "sagittal"] = "axial"
     window: WindowName | tuple[FiniteFloat, Annotated[FiniteFloat, Field(gt=0)]] | None = None
-    """A preset of `WINDOWS`, or (centre, width) in HU; default: by label for CT, else the file's
-    own window or percentiles.
+    """A preset of `WINDOWS`, or (centre, width) in HU. By default, the label decides for CT
+    volumes; other images use the file's own window or percentiles.
     """
     slices: Annotated[int, Field(ge=1)] = 3
     """Slices per volume and label."""

@@ -1,4 +1,4 @@
-"""Read DICOM folders: every file below a path, sorted by its modality.
+"""Read DICOM folders; the modality of each file decides what it is used for.
 
 SEG and RTSTRUCT give masks on the slices that they reference by UID; a table (`annotations`) gives
 labels of single pictures.
@@ -109,7 +109,7 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             load_unit = partial(load_picture, path, annotation, dataset)
             yield Unit(relative_name(path, dataset.path), [path, *annotation.files], load_unit)
 
-    # What is left: files that nothing labels, and files that are not pictures.
+    # Report the remaining files: pictures without labels, and files that are not pictures.
     for path, uid, modality in dicom_files:
         name = relative_name(path, dataset.path)
         if modality not in (*ANNOTATION_MODALITIES, *PICTURE_MODALITIES):

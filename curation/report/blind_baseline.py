@@ -102,8 +102,8 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
 
 FOLD_COUNT = 10
 SIGNIFICANCE_LEVEL, MIN_MARGIN = 0.05, 0.05
-"""Text gives answers away if the accuracy from text alone exceeds chance by 5 percentage points,
-significantly in a one-sided exact test.
+"""Text gives answers away if the accuracy from text alone exceeds chance by 5 percentage points and
+a one-sided exact test is significant.
 """
 
 

@@ -284,8 +284,9 @@ def _measure_pairs(questions: pd.DataFrame) -> PairQuality:
 def smallest_difference(pairs: float, discordant: float) -> float | None:
     """Compute the smallest difference in set accuracy between two models that is detectable.
 
-    Detectable means by a paired test at the 5 % level with a power of 80 %. The difference d solves
-    Connor's formula for McNemar's test, n = (z_a sqrt(p) + z_b sqrt(p - d^2))^2 / d^2.
+    A difference is detectable if a paired test at the 5 % level has a power of 80 % to find it. The
+    difference d solves Connor's formula for McNemar's test, n = (z_a sqrt(p) + z_b sqrt(p - d^2))^2
+    / d^2.
 
     Args:
         pairs: number of independent pairs; for pairs that share images, the effective number.

@@ -237,7 +237,7 @@ def write_questions(
         for key in candidates.keys() & drafted.keys():
             if any(drafted[key][column] != candidates[key][column] for column in PAIR_COLUMNS):
                 raise BadInput(
-                    f"{out}: the question on pair {key} is on other images or captions. Give another --out.",
+                    f"{out}: the question about pair {key} is about different images or captions. Give another --out.",
                 )
 
         # The id covers the captions, so that a pair with a changed caption gets a new request.

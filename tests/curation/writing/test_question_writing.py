@@ -209,7 +209,7 @@ def test_questions_are_checked_and_requested_again(tmp_path):
         assert row[f"option_{row['correct_1']}"] == "The left lung"
         assert row[f"option_{row['correct_2']}"] == "The right lung"
     changed = captions | {"a1.png": "a1 " + "something else " * 20}
-    with pytest.raises(BadInput, match="on other images or captions"):
+    with pytest.raises(BadInput, match="about different images or captions"):
         write_questions(pairs, changed, chat(url), tmp_path / "q", AskSettings())
 
 
@@ -336,7 +336,8 @@ def test_unknown_categories_are_refused_never_guessed(questions_folder):
 
 def test_categories_are_parsed_from_a_list(questions_folder):
     reply = (
-        "Here are general categories:\n\n1. **Thoracic** - Captions 0, 3\n2. **Head and Neck**: Caption 1\n"
+        "Here are general categories:\n\n1. **Thoracic** - Captions 0, 3\n2. **Head and Neck**: "
+        "Caption 1\n"
         "- Vascular (2, 4)\n\nCaption 5 fits none."
     )
     with model_server(lambda prompt, times_asked: reply) as (url, log):
