@@ -197,8 +197,9 @@ def _read_source(
 
 
 def _check_file_names(content: SourceContent) -> None:
-    """Raise BadInput for ids and image names that are not file names: tools save images
-    under them.
+    """Raise BadInput for ids and image names that are not file names.
+
+    Other tools save images under these names.
     """
     problems = Problems()
     seen: set[str] = set()

@@ -134,7 +134,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         chosen = query.metric if metric or query.metric in scored_metrics or not scored_metrics else scored_metrics[0]
         if chosen not in scored_metrics:
             raise BadInput(
-                f"metric {chosen!r}: not known by {facet} for this selection. Available: {', '.join(scored_metrics) or 'none'}."
+                f"metric {chosen!r}: has no known scores by {facet} for this selection. Available: {', '.join(scored_metrics) or 'none'}."
             )
         return breakdown_table(query.section, query.section.entries, facet, cells(chosen), chosen, query.branches)
 

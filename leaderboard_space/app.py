@@ -105,7 +105,7 @@ def build_app(
                 offered = gr.State(submitting.choices())
                 form, target = draw_submit(submitting)
 
-        # Redraw the form only if its choices changed: that would discard a file chosen meanwhile.
+        # Redraw the form only if its choices changed: redrawing discards a file chosen meanwhile.
         def fill(offered: Any) -> tuple[Any, ...]:
             choices = submitting.choices()
             if choices == offered:

@@ -154,8 +154,7 @@ class Comparison:
         return self.names[entry.key]
 
     def no_score(self, entry: Entry, metric: str) -> str:
-        """Explain why a result has no verdict or no score; "" if it has no such reason, or no entry
-        for the metric."""
+        """Explain why a result has no verdict or no score; "" if no reason is known."""
         score = self._scores_of(metric).get(entry.key)
         return sentences.no_score_reason(score, entry.result) if score is not None else ""
 

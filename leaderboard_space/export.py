@@ -1,4 +1,4 @@
-"""Export tables as CSV that no spreadsheet executes and as JSON, with citations."""
+"""Export tables as JSON and as CSV (safe against formula injection), with citations."""
 
 from __future__ import annotations
 

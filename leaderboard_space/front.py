@@ -354,7 +354,7 @@ def _names_in_query(query: str, candidates: Sequence[tuple[str, T]]) -> list[T]:
 
 
 def _vocabulary_hits(indexed_words: set[str]) -> list[Hit]:
-    """Index the vocabulary terms that have a name of their own among all entries.
+    """Index the vocabulary terms that have a name which no other entry has.
 
     Each leads to its department, else its modality, else the topic of its body region.
     `indexed_words` are the words of all other entries.

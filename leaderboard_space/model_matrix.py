@@ -1,8 +1,9 @@
 """Collect every model's score on every benchmark, as the first screen shows them. No number is
 averaged over benchmarks, and no column mixes two question sets.
 
-A mark is the test of the leaderboard row that it links to, and the first sentence counts these
-marks, so overview and leaderboard agree. See also: drawing (`views/overview.py`).
+The mark of a cell shows the test of the leaderboard row to which the cell links, and the first
+sentence counts these marks, so overview and leaderboard agree. See also: drawing
+(`views/overview.py`).
 """
 
 from __future__ import annotations

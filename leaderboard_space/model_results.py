@@ -146,7 +146,7 @@ def model_lines(board: Board, name: str) -> list[Line]:
     for section in dict.fromkeys(section for section, _ in model_entries(board, name)):
         query = parse_query(board, {"format": section.family, "section": section.key, "shown": ONE_PER_MODEL})
         standings = query.standings
-        # The model may be written differently in each result.
+        # Results may spell the model's name differently.
         rows = [row for row in standings.rows if canonical_name(row.entry.result.model.name) == identity]
         ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
         lines += [

@@ -517,7 +517,7 @@ def case_list_headline(cases: int, searched: bool) -> str:
 
     Args:
         cases: Number of cases.
-        searched: Whether they are a part of all cases.
+        searched: Whether a search or filter left out other cases.
     """
     match = f" {'matches' if cases == 1 else 'match'}" if searched else ""
     return f"{plural(cases, 'case')}{match}."

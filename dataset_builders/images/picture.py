@@ -34,7 +34,7 @@ MIN_GREY_LEVELS = 32
 
 @dataclass(frozen=True, slots=True)
 class ShownPicture:
-    """What a model is shown of a file.
+    """The picture that a model is shown, made from an image file.
 
     `pixels` is in mode L or RGB. `traits` are peculiarities, as phrases. `file` is the original
     JPEG or PNG if every reader decodes exactly these pixels from it.
@@ -105,7 +105,7 @@ def exif_orientation(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 to 8; 1 (upright) if it is absent or unreadable."""
     try:
         orientation = image.getexif().get(ORIENTATION_TAG, 1)
-    except Exception:  # Pillow raises many kinds of error on metadata that are not what they should be
+    except Exception:  # Pillow raises many kinds of error on malformed metadata
         return 1
     return orientation if orientation in range(1, 9) else 1
 

@@ -84,8 +84,9 @@ class TopicLabel:
 
     @property
     def search_words(self) -> tuple[str, ...]:
-        """Folded words for searching, with a paper's abbreviations of tasks ("MR" is not magnetic
-        resonance there).
+        """Folded words for searching, including a paper's abbreviations of tasks.
+
+        `words` leaves these out, because they are ambiguous: "MR" may also be magnetic resonance.
         """
         short = next((term.synonyms for term in load_terms("task") if term.concept == self.value), ())
         return (*self.words, *map(fold, short))

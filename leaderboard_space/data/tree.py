@@ -2,7 +2,7 @@
 
 A selection is a list of paths: a facet's label ("modality", "CT"), or a branch below one
 ("department", "Ophthalmology", "MRI"). Paths of one facet are united, those of different facets
-intersected (`lexical_tree.group_by_subject`). See also: drawing (`assets/selection.js`), the same
+intersected (`lexical_tree.group_by_subject`). See also: drawing (`assets/selection.js`), selecting
 on the command line (`dataset_builders.lexical_tree`, `dataset_builders.facets`).
 """
 

@@ -293,7 +293,7 @@ def unknown_name_note(noun: str, requested: object, actual: str, scope: str = "o
     """Draw a note if an address names something that does not exist; else "".
 
     Args:
-        noun: What it names, such as "Score".
+        noun: What the address names, such as "Score".
         requested: The name in the address.
         actual: The name of what the page shows.
         scope: Where it does not exist.

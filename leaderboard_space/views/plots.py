@@ -140,7 +140,7 @@ def by_size(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
         rows: Rows of the table.
         metric: Their score.
         family: Key of the benchmark.
-        subject: A sentence on what the plot is of.
+        subject: A sentence on what the plot shows.
         about: The text below a saved plot.
     """
     models = {row.entry.key: row.entry.result.model for row in rows}

@@ -153,7 +153,7 @@ def hidden_scored(score: HiddenScore) -> str:
 
 
 def how_to_add(command: str) -> str:
-    """Draw what to do with the submission bundle. `command`: the command that submits it."""
+    """Draw the instructions for a submission bundle. `command` is the command that submits it."""
     return (
         '<div class="mp-page short"><p class="sub">The submission bundle holds the exact bytes to submit. Unpack it, then run</p>'
         f'<pre class="command"><code>{text(command, 600)}</code></pre></div>'
@@ -177,7 +177,7 @@ def _headline(submission: Submission) -> str:
     result, benchmark = submission.result, submission.result.benchmark
     about = f"{result.model.name} on {benchmark.name}, {benchmark.split}, {plural(benchmark.questions, 'question')}"
     missing, n_asked = result.statuses.get("missing", 0), max(sum(result.statuses.values()), 1)
-    # Problems win over missing answers, which only lower the score.
+    # Problems take precedence over missing answers, which only lower the score.
     state = "cannot be submitted as it is" if submission.problems else "ready to be submitted"
     if missing and not submission.problems:
         state = f"{count(missing)} of {plural(n_asked, 'answer')} missing, which count as wrong"

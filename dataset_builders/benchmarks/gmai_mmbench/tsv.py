@@ -30,8 +30,9 @@ csv.field_size_limit(MAX_FIELD_LENGTH)
 
 @dataclass(frozen=True, slots=True)
 class TsvRecord:
-    """A record: its fields by column, and its position in the file (bytes), to read its image
-    again.
+    """A record: its fields by column, and where it is in the file.
+
+    `start` and `end` are byte offsets, by which its image can be read again later.
     """
 
     fields: dict[str, str]
@@ -65,7 +66,7 @@ def read_tsv(file: Path) -> Iterator[TsvRecord]:
     for line, start, end, values in rows:
         if values and len(values) != len(header):
             raise BadInput(
-                f"{file}, line {line}: {len(values)} fields where the header names {len(header)}. Is the file complete?"
+                f"{file}, line {line}: has {len(values)} fields, but the header has {len(header)}. Is the file complete?"
             )
         if values:
             yield TsvRecord(dict(zip(header, values, strict=True)), line, start, end)

@@ -39,7 +39,7 @@ class Entry:
 
     @cached_property
     def is_baseline(self) -> bool:
-        """True if the answers are not a model's, but for example random."""
+        """True if the answers come from a rule, such as random choice, instead of a model."""
         return self.result.model.kind == "baseline"
 
     @cached_property

@@ -473,7 +473,7 @@ def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
     has_parts = bool(standings.facets_of_parts(query.branches))
     if not query.branches:
         return ["The breakdown below shows what is known about its parts."] if has_parts and not standings.rows else []
-    ranked = {row.entry.result.model.name for row in standings.rows}  # by another method, or measured
+    ranked = {row.entry.result.model.name for row in standings.rows}  # maybe by another of their results
     hidden = [entry.result for entry in standings.hidden if entry.result.model.kind != "baseline"]
     left_out = {
         result.model.name: result.kind != "published"
