@@ -1,4 +1,4 @@
-"""List the benchmarks, apart from their packages, so that the command line loads none of them."""
+"""List the benchmarks' names outside their packages, which the command line need not load."""
 
 from __future__ import annotations
 

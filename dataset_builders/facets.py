@@ -80,7 +80,7 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     if not facets:
         return mask
 
-    # Parsing spells labels as the questions do; normalising again merges spellings of one label.
+    # Questions may spell one label in several ways, so normalised labels are compared.
     labels_by_facet = question_labels(questions)
     chosen_labels: dict[str, set[str]] = {}
     for facet, label in parse_question_facets(questions, facets):

@@ -401,7 +401,7 @@ def _list_offsets(lengths: Iterable[int]) -> pa.Array:
 
 def _question_images(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
     """Return the images that a question shows, out of those of its case."""
-    # The usual case, without a search.
+    # The only image of a case is that of all its questions.
     if len(images) == 1:
         return images
     return [next(image for image in images if image.image_id == name) for name in question.image_ids]

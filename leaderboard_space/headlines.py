@@ -236,7 +236,7 @@ def aspects_headline(label: str, aspects: Sequence[tuple[str, Sequence[RankedMod
     >>> aspects_headline("Brain MRI", [("says where", [poor]), ("finds it", [good])])
     'On brain MRI, no model says where better than guessing. B finds it most often (78.6%).'
     """
-    # An aspect without a tested model supports neither claim.
+    # An aspect without a tested model is mentioned in neither part of the sentence.
     verdicts = {does: {row.verdict for row in rows} - {None} for does, rows in aspects}
     none_better = [does for does, of_aspect in verdicts.items() if of_aspect and "better" not in of_aspect]
     parts = [f"no model {' or '.join(none_better)} better than guessing"] if none_better else []

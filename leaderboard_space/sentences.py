@@ -32,7 +32,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
     "no different": "not significantly different from",
     "worse": "significantly worse than",
 }
-"""Verdict -> words that precede the name of guessing; in the order of the leaderboard's groups."""
+"""Verdict -> words to put before "guessing", in the order of the leaderboard's groups."""
 VERDICT_SIGNS: dict[Verdict | None, str] = {
     "better": "▲",
     "no different": "≈",

@@ -102,9 +102,10 @@ def _breakdown_entries(query: BoardQuery, facet: str) -> list[Entry]:
 
 
 def _benchmark_plot(query: BoardQuery, keys: frozenset[str], note: str) -> str:
-    """Render the benchmark's plot of the table's own rows.
+    """Render the plot that is specific to the benchmark, for the rows of the table.
 
-    If the selection as a whole has none, plot the largest image type in it: papers print by these.
+    If the whole selection cannot be plotted, plot its largest image type, because papers print
+    scores by image type.
     """
     chart = _plot_entries(query, keys, query.metric, "", note)
     if chart or not board_spec(query.section.family).by_image_type:
@@ -125,8 +126,8 @@ def _plot_entries(query: BoardQuery, keys: frozenset[str], plot_metric: str, pre
     def known(metric: str) -> dict[str, Score]:
         """Return the scores of all rows, by entry key.
 
-        A row without the metric uses another result of the same model with the same score: a paper
-        prints the best over methods without its other metrics.
+        A row without the metric uses another result of the same model with the same score: papers
+        print their best over methods without its other metrics.
         """
         if metric == query.metric:
             return {row.entry.key: row.score for row in rows}

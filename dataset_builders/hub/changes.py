@@ -66,7 +66,7 @@ def open_versions(old_name: str, new_name: str) -> tuple[Repository, Repository]
     )
     if versions[0].family != versions[1].family:
         raise BadInput(
-            f"{old_name}, {new_name}: belong to {versions[0].family} and {versions[1].family}; only versions of one dataset can be compared."
+            f"{old_name}, {new_name}: belong to {versions[0].family} and {versions[1].family}; compare versions of one dataset."
         )
 
     return versions

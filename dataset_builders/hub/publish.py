@@ -172,7 +172,7 @@ def publish(
             hidden = private or None
             with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
 
-        # Read the tag before the commit, so that it cannot be newer.
+        # Read the tag before the head of main: read afterwards, it could name a newer commit.
         tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
         info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
         if private and not info.private:

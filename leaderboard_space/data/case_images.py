@@ -88,9 +88,9 @@ class CaseImages:
         return None if waiting else {}
 
     def _future(self, source: DatasetSource, key: tuple[str, ...], compute: Callable[[], Any]) -> Future[Any]:
-        """Start `compute`, at once for a local dataset and otherwise in the background, or return
-        the earlier result.
+        """Return the result of `compute`, pending or finished; start it if it is new.
 
+        It is computed at once for a local dataset, and in the background otherwise.
         An empty result is retried after RETRY_SECONDS: the Hub may have been unavailable.
         """
         is_local, now_s = Path(source[0]).is_dir(), time.monotonic()

@@ -108,7 +108,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
         is_named = fingerprint_questions(frame) == expected
     except FileNotFoundError:
         raise BadInput(f"{path.name}: the questions are not in the store.") from None
-    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+    except Exception as error:  # a damaged file must not stop the board, whatever is wrong with it
         raise BadInput(f"{path.name}: the questions cannot be read ({type(error).__name__}: {error}).") from None
     if not is_named:
         raise BadInput(f"{path.name}: its questions do not match its name (different fingerprint).")
@@ -166,7 +166,7 @@ def _read_units(path: Path) -> tuple[pa.Table, dict[str, NumberArray]]:
         return table.drop_columns(list(UNIT_NUMBER_COLUMNS)), numbers
     except FileNotFoundError:
         raise BadInput("the scores derived from its answers are not in the store.") from None
-    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+    except Exception as error:  # a damaged file must not stop the board, whatever is wrong with it
         raise BadInput(f"its units cannot be read ({type(error).__name__}).") from None
 
 

@@ -107,7 +107,7 @@ class _CaseList:
         by: The result whose mistakes are listed; None for all cases.
         is_filtered: True if not all cases are listed.
         ignored: Names in the request that match nothing, a sentence each.
-        selection: Branches of the tree that the cases are in.
+        selection: The selected branches of the tree; every case lies on them.
     """
 
     section: Section

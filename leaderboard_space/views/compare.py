@@ -304,7 +304,7 @@ def _pairs(comparison: Comparison, pairs: Sequence[Difference]) -> str:
         column(f"Different? ({corrected})", verdict, "different", value=lambda pair: pair.corrected),
         column("Test", lambda pair: "paired" if pair.is_paired else "unpaired", "test"),
     ]
-    # The name "A over B" needs the higher score first.
+    # A pair is named "A over B", so A must have the higher score.
     rows = [pair if pair.value >= 0 else pair.reversed() for pair in pairs[:MAX_PAIR_ROWS]]
     return titled_table("Every pair", "pairs", columns, rows)
 
@@ -517,7 +517,7 @@ def flip_rows(comparison: Comparison) -> Table:
     if two is None or outcomes is None:
         return []
     flipped = list(_flipped_units(comparison, *two))
-    # One read of each answers file for all questions.
+    # Read each answers file only once, for all questions.
     ids = outcomes.questions["question_id"].iloc[[at for *_, questions in flipped for at in questions]].tolist()
     answers = [read_case_answers(entry, ids) if ids else {} for entry in two]
 

@@ -182,7 +182,7 @@ def wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) 
             f'{title}<p class="sub">Only published numbers are known for this model: no paper prints its answers. '
             "They will appear here once somebody submits a run of it.</p>"
         )
-    # Examples of the weakest spot say more than any others.
+    # Examples of the weakest spot are the most informative ones.
     spot = next((spot for spot in weakest if any(spot.line is line for line in scored)), None)
     places: list[tuple[Line, str | None, tuple[str, str] | None, str]] = [(scored[0], None, None, "")]
     if spot:

@@ -76,8 +76,8 @@ class Point:
     """A result in a plot.
 
     Args:
-        x: Value across.
-        y: Value up.
+        x: Value on the x axis.
+        y: Value on the y axis.
         name: Name of the result.
         title: Its numbers in words.
         look: CSS classes, by kind of model and verdict.
@@ -109,7 +109,7 @@ def plot(
         rows: Rows of the table.
         scores_of: Scores of these rows by metric.
         metric: Score of the table.
-        questions: A sentence on the questions it is about.
+        questions: A sentence on the plotted questions.
         about: The text below a saved plot.
     """
     kind = board_spec(family).plot
@@ -172,7 +172,7 @@ def by_date(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
 def _missing(rows: Sequence[Row], values: Mapping[str, float], property_name: str) -> str:
     """Name the models that a plot leaves out, in a sentence.
 
-    `values`: entry key -> value across; `property_name`: what that value is.
+    `values`: entry key -> value on the x axis; `property_name`: what that value is.
     """
     scored = {row.entry.result.model.name for row in rows if not row.is_baseline and row.score.value is not None}
     missing = scored - {row.entry.result.model.name for row in rows if row.entry.key in values}
@@ -206,7 +206,7 @@ def _of_two(
     Args:
         rows: Rows of the table.
         scores_of: Scores of these rows by metric.
-        pair: The metrics across and up.
+        pair: The metrics on the x and y axes.
         title: Name and title of the plot.
         caption: The text above it.
         about: The text below a saved plot.
@@ -251,7 +251,7 @@ def _against(
         values: Entry key -> the property, positive.
         metric: Score of the table.
         family: Key of the benchmark.
-        axis: Name of the plot, end of its title, and title of the axis across.
+        axis: Name of the plot, end of its title, and title of the x axis.
         caption: The text above it.
         about: The text below a saved plot.
     """
@@ -300,9 +300,9 @@ def _frame(
         title: Name and title.
         caption: The text above it.
         points: The results.
-        x: The axis across.
-        y: The axis up.
-        chance: What guessing gets, across and up.
+        x: The x axis.
+        y: The y axis.
+        chance: What guessing gets on the x and y axes.
         about: The text below a saved plot.
     """
     figures, unnamed = list[str](), list[str]()
@@ -383,9 +383,9 @@ def svg(
 
     Args:
         points: The results.
-        x: The axis across.
-        y: The axis up.
-        chance: What guessing gets, across and up.
+        x: The x axis.
+        y: The y axis.
+        chance: What guessing gets on the x and y axes.
         names: Position of a point -> its name (SVG).
         width: Width in pixels.
     """

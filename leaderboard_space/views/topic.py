@@ -109,7 +109,7 @@ def page(
         labels: All of its labels, exact matches first.
         summary: The label whose models are drawn; None if no benchmark has results on the topic.
         missing: What the other benchmarks lack, a sentence each.
-        every: Draw all models, not only the first, unless "".
+        every: If not empty, draw all models instead of the first ones.
         term: What was searched for, if no label has that name.
     """
     chips = _chips(topic, labels, summary)

@@ -1,4 +1,4 @@
-"""Compute how much of each score comes from the images, from runs of the same model without the
+"""Compute how much of each score comes from the images, using runs of the same model without the
 correct images.
 
 See also: the statistics (`eval_harness/scores/sight.py`), their explanation (docs/sight.md).

@@ -458,7 +458,7 @@ def _notes(query: BoardQuery, standings: Standings) -> str:
 def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
     """Return True if a selection of several labels has no scores.
 
-    Papers print one facet at a time, or no question has all of its labels.
+    This happens because papers print one facet at a time, or no question has all of the labels.
     """
     together = len(group_by_subject(query.branches)) > 1 or any(
         query.tree.is_unprinted(path) for path in query.branches
@@ -473,7 +473,7 @@ def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
     has_parts = bool(standings.facets_of_parts(query.branches))
     if not query.branches:
         return ["The breakdown below shows what is known about its parts."] if has_parts and not standings.rows else []
-    ranked = {row.entry.result.model.name for row in standings.rows}  # maybe by another of their results
+    ranked = {row.entry.result.model.name for row in standings.rows}  # some by another of their results
     hidden = [entry.result for entry in standings.hidden if entry.result.model.kind != "baseline"]
     left_out = {
         result.model.name: result.kind != "published"

@@ -165,7 +165,7 @@ FILE_FAULTS = {
     },
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
         "header alone": (lambda data: data.split(b"\n")[0] + b"\n", "no question"),
-        "cut off": (lambda data: data[: len(data) - 300], "fields where the header names"),
+        "cut off": (lambda data: data[: len(data) - 300], "fields, but the header has"),
         "open quote": (lambda data: data + b'99\t"never closed\n', "unexpected end of data"),
         "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "can't decode"),
         "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "invalid character"),
