@@ -7,8 +7,10 @@ import pytest
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
-    """Save a DINOv2, a CLIP and a BiomedCLIP-like open_clip model: real code, few random
-    weights."""
+    """Save a DINOv2, a CLIP and a BiomedCLIP-like open_clip model.
+
+    They have the real architectures, but few layers and random weights.
+    """
     import torch
     from transformers import (
         BitImageProcessor,
@@ -19,6 +21,7 @@ def models(tmp_path_factory):
         Dinov2Model,
     )
 
+    # Fixed weights keep the vectors, and so the pairs found, the same in every run.
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("models")
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}

@@ -48,6 +48,8 @@ def questions(tmp_path, images):
     """Three questions on each of nine images; option A is always correct."""
     rows = [
         {
+            # The number of the picture makes each text unique: no other question gives its answer
+            # away.
             "image": f"{ORGANS[k % 3]}/{k}.png", "organ": ORGANS[k % 3],
             "question": f"What is number {n} of this {ORGANS[k % 3]} in picture {k}?",
             "option_A": "right", "option_B": "spotted", "option_C": "striped", "option_D": "plain", "answer": "A" if n else "right",
@@ -56,6 +58,7 @@ def questions(tmp_path, images):
         for n in range(3)
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(tmp_path / "questions.csv", index=False)
+    # Two consecutive images are of the same patient.
     table = [(row["image"], f"p{int(Path(row['image']).stem) // 2}", "CC BY 4.0", "Ward 7") for row in rows[::3]]
     with (tmp_path / "table.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("image", "group", "license", "source"), *table])
@@ -89,6 +92,7 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
             BadInput, match=r"text alone gives answers away \(27 of 27 correct without the image, 7 expected by"
         ):
             curate(*command, "--out", out, *options)
+        # Every question has the same correct option, so such a set must be accepted explicitly.
         options = (*options, "--accept-text-alone")
         output = curate(*command, "--out", out, *options)
         assert "fake: 24" in output
@@ -100,6 +104,7 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
     kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.requests}
     assert len(kinds) == 3
     report = build("halt-medvqa", name="own-halt", source=out, out=tmp_path / "data")
+    # A user's own set is not compared with the published benchmark.
     assert not any("paper" in line or "not balanced" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
     assert rows["scenario"].value_counts().to_dict() == {"none": 54, "swap": 54, "fake": 24}
@@ -123,8 +128,10 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
         elif row["scenario"] == "swap":
             assert set(row["options"]) == {UNKNOWN_OPTION, *questions_by_text[row["question"]].options}
             assert row["image_id"].split("/")[0] != questions_by_text[row["question"]].image.split("/")[0]
+            # The swapped image is never of the same patient.
             assert int(Path(row["image_id"]).stem) // 2 != int(Path(questions_by_text[row["question"]].image).stem) // 2
     assert controls == {"none": 27, "swap": 27, "fake": 12}  # always giving up scores 50 %
+    # A question and its control have the same options in the same order.
     assert (
         rows[rows["scenario"] == "swap"]
         .groupby("question")["options"]
@@ -148,6 +155,7 @@ def test_all_spellings_of_options_give_the_same_question(seed, tmp_path):
     marker = rng.choice(["", " {}:", "{}: ", "({}) ", "{}. ", "[{}] ", "{} - "])
     marked_texts = [f"{marker.format(letter)}{text}" for letter, text in zip("ABCDE", texts, strict=False)]
     answer = rng.choice(["ABCDE"[correct], "abcde"[correct], texts[correct], f"{'ABCDE'[correct]}: {texts[correct]}"])
+    # An answer that is both a letter and an option's text is ambiguous by design.
     if answer in "ABCDEabcde" and answer.casefold() in (text.casefold() for text in texts):
         return
     row = {"image": "x.png", "question": "Which?", "answer": answer}
@@ -168,6 +176,7 @@ def test_all_spellings_of_options_give_the_same_question(seed, tmp_path):
         for file in ("q.jsonl", "q.csv"):
             (question,) = read_custom_questions(tmp_path / file)
             assert (question.options, question.answer) == (tuple(texts), correct), (spelling, file)
+    # A gap in the letters may hide an option that was lost.
     del letters[next(iter(letters))]
     for bad_options in ({"options": letters}, {"options": [{"text": text} for text in texts]}):
         write_lines(tmp_path / "q.jsonl", [row | bad_options])
@@ -179,6 +188,7 @@ def test_custom_fake_questions_need_no_model(images, questions, tmp_path):
     fakes = tmp_path / "fakes.jsonl"
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
     rows = pd.read_csv(questions, dtype=str)
+    # The same patients, spelled with different blanks.
     rows.assign(group=[f"p{'  ' * (n % 2)} {n // 6}" for n in range(len(rows))]).to_csv(questions, index=False)
     command = f"hallucinate {questions} --images {images} --out {tmp_path / 'o'} --fake-questions {fakes}"
     curate(f"{command} --accept-text-alone")
@@ -223,6 +233,7 @@ def probe_table(tmp_path, images):
         ("3.png", "brain", "MRI", "aneurysm", "upper right", "cyst; no glioma", "CC BY"),
         ("6.png", "brain", "MRI", "No Finding", "", "", "CC BY"),
         ("1.png", "Chest", "X-ray", "Effusion | Hernia", "lower left|", "", "unknown"),
+        # no finding stated: unknown, not normal
         ("4.png", "Chest", "X-ray", "", "", "", "unknown"),
         ("7.png", "Chest", "X-ray", "normal", "", "", "unknown"),
     ]
@@ -238,6 +249,7 @@ def test_a_table_of_images_becomes_probes_with_adversarial_counterparts(images, 
     report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
     assert not any("paper" in line or "Table" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
+    # Ids are keyed; map them back to the names that the table uses.
     original_names = {Path(name).stem: name for name in original_image_names(tmp_path / "own-probmed", images)}
     original_names = {
         keyed: original_image_names(tmp_path / "own-probmed", images)[name] for keyed, name in original_names.items()
@@ -266,6 +278,7 @@ def test_a_table_of_images_becomes_probes_with_adversarial_counterparts(images, 
     assert rows.loc["chest/1.png-modality_hallu", "question"] == "Is the modality of this image MRI?"
     assert rows.loc["brain/6.png-abnormality", "answer"][0] == 1
     assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
+    # A pair consists of a question and its counterpart.
     assert rows["pair_id"].value_counts().max() == 2
     assert rows.loc["brain/0.png-abnormality", "image_license"] == "CC BY"
 
@@ -283,6 +296,7 @@ def test_a_table_of_images_becomes_probes_with_adversarial_counterparts(images, 
 )
 def test_invalid_rows_of_a_probe_table_are_named(images, probe_table, tmp_path, row, message):
     with probe_table.open("a", newline="") as file:
+        # The valid rows stay, since one invalid row must be enough to refuse the table.
         csv.writer(file).writerow(row)
     with pytest.raises(BadInput, match=message):
         curate("probe", probe_table, "--images", images, "--out", tmp_path / "o")

@@ -1,5 +1,6 @@
-"""Probes from generated tables: absent facts are known to be absent, and the text alone does not
-help."""
+"""Probes from generated tables: what is asked as absent is known to be absent, and the text alone
+does not give answers away.
+"""
 
 import csv
 import json
@@ -54,7 +55,8 @@ def concept_lineage(name):
 def generate_table(rng, count):
     """Generate a table with negation, doubt, laterality and nesting.
 
-    Returns the rows, and per image the concepts of all its findings, named in the table or not.
+    Returns the rows, and for each image the concepts of all its findings, even of those that the
+    table does not name.
     """
     rows, truth = [], {}
     for number in range(count):
@@ -62,6 +64,7 @@ def generate_table(rng, count):
         site_findings = SITE_FINDINGS[organ, modality]
         present = set() if rng.random() < 0.25 else set(rng.sample(site_findings, rng.choice([1, 1, 2, 3])))
         truth[f"{number}.png"] = {concept for name in present for concept in concept_lineage(name)}
+        # A table need not name every finding of an image.
         labelled = [name for name in sorted(present) if rng.random() < 0.8]
         labels = []
         for name in labelled:
@@ -69,6 +72,7 @@ def generate_table(rng, count):
             bare = term.bare if applies_in_context(term, parse_image_context([organ], modality)) else ()
             label = rng.choice([name, *term.synonyms, *bare, *bare])
             labels.append(rng.choice(["", "", "left ", "right "]) + rng.choice([label, label.upper(), label.title()]))
+        # The other images without findings get an empty cell, which means unknown.
         if not present and rng.random() < 0.7:
             labels = [rng.choice(["No Finding", "normal"])]
         elif rng.random() < 0.5:
@@ -76,6 +80,7 @@ def generate_table(rng, count):
                 rng.randrange(len(labels) + 1), rng.choice(DOUBTFUL_LABELS).format(*[rng.choice(site_findings)] * 2)
             )
         absent = [name for name in site_findings if name not in truth[f"{number}.png"] and rng.random() < 0.5]
+        # Labels that say nothing about presence must not count as absent findings.
         if rng.random() < 0.2:
             absent.append(rng.choice(["no pneumonia", "possible glioma", "clear", "drusen?"]))
         rows.append(
@@ -109,6 +114,7 @@ def test_answers_agree_with_the_findings(seed, balanced, tmp_path):
     for row in rows:
         table_row, present_concepts, aspect = by_image[row["image"]], truth[row["image"]], row["qa_type"].split("_")[0]
         match = re.fullmatch(r".*(?:show|modality of this image)(?: the)? (.*)\?", row["question"])
+        # Counted to check at the end that each aspect has both answers.
         answer_counts[aspect, row["answer"]] += 1
         if aspect == "abnormality":
             assert row["answer"] == ("yes" if present_concepts else "no")
@@ -135,6 +141,7 @@ def test_answers_agree_with_the_findings(seed, balanced, tmp_path):
     label_counts = Counter(
         label.strip() for row in table for label in (row["findings"] + ";" + row["absent"]).split(";")
     )
+    # Every doubtful label must be counted as skipped.
     assert probe_table.skipped.total() >= sum(
         n
         for label, n in label_counts.items()
@@ -150,6 +157,7 @@ def test_a_text_only_reader_gets_at_most_five_points_over_chance(seed, tmp_path)
     rows, _ = build_probes(images, seed)
     assert len(rows) > 100
     assert max(text_only_accuracy(rows).values()) <= 55
+    # Without balancing, the same reader does better: the measure is able to detect the effect.
     free, _ = build_probes(images, seed, balanced=False)
     assert max(text_only_accuracy(free).values()) > 55
 
@@ -163,7 +171,7 @@ brain; head; skull; face; orbit; macula; retina; optic disc
 chest; lung; heart; liver; kidney; abdomen; breast
 nail; skin
 """
-"""Organs; those of one line may be on one image."""
+"""Organs; an image of one organ may also show the others of its line."""
 MODALITY_LINES = """
 X-ray; CR; KUB; CXR; fluoroscopy; radiograph; chest x-ray
 CT; CTA; CBCT
@@ -173,14 +181,15 @@ ultrasound; Doppler; echocardiography
 photography; clinical photograph; dermoscopy; endoscopy; colonoscopy; bronchoscopy; histopathology; cytology; smear
 OCT; OCTA
 """
-"""Modalities; one of a line may be a kind of another, or both of a third."""
+"""Modalities; those of a line do not exclude each other: one may be a kind of another, or both
+kinds of a third.
+"""
 SYNONYM_MODALITIES = [{"X-ray", "radiograph"}]
 
 
 @pytest.mark.parametrize("seed", few(range(3)))
 def test_kinds_and_parts_are_never_asked_as_absent(seed, tmp_path):
-    """A kind or part is never asked about as absent on an image of the whole, nor on its
-    siblings."""
+    """A kind or part is never asked about as absent on images of the whole or of its siblings."""
     rng = random.Random(seed)
     organs, modalities = (
         [line.split("; ") for line in text.strip().splitlines()] for text in (ORGAN_LINES, MODALITY_LINES)
@@ -245,11 +254,13 @@ our sign|another sign
 
 
 def test_findings_without_a_known_exclusion_are_not_asked(tmp_path):
-    """On one organ and modality nothing is known to be absent: with one kind of answer, it is
-    refused."""
+    """These findings do not exclude each other, so nothing is known to be absent, and the table is
+    refused.
+    """
     for pair in UNRELATED_FINDINGS:
         finding, other_finding = pair.split("|")
         with pytest.raises(BadInput, match=r"no question can be asked|has the answer"):
+            # Both findings occur equally often, so balancing is not the reason for the refusal.
             probe_answers(tmp_path, [{"findings": finding}, {"findings": other_finding}] * 3)
 
 
@@ -266,8 +277,10 @@ def test_absent_findings_come_from_the_column_an_exclusion_or_another_organ(tmp_
     for (image, question), answer in answers.items():
         if answer == "no" and "Does this image show" in question and "the" not in question.split():
             denied[image].add(question[len("Does this image show ") : -1])
+    # By the column `absent`, by exclusion (small heart), and by another organ (meniscal tear).
     assert denied["0.png"] <= {"pneumonia", "our sign", "small heart", "meniscal tear"} and denied["0.png"]
     assert denied["1.png"] <= {"cardiomegaly", "meniscal tear"}
+    # Pneumonia excludes no other chest finding of the table, so only the knee's finding is left.
     assert denied["2.png"] == {"meniscal tear"}
     assert denied["3.png"] <= {
         "cardiomegaly",
@@ -292,6 +305,7 @@ def test_absent_findings_of_the_same_organ_are_preferred(balanced, tmp_path):
             "absent": organ_findings[1 - n % 2],
         }
         for organ, organ_findings in (
+            # Within an organ, each finding is stated to be absent where the other is present.
             ("chest", ("pneumonia", "pneumothorax")),
             ("knee", ("joint effusion", "Baker cyst")),
         )
@@ -331,8 +345,9 @@ def test_a_finding_that_its_organ_cannot_show_is_skipped_and_excludes_nothing(tm
 
 @pytest.mark.parametrize("seed", range(8))
 def test_pairs_are_balanced_and_maximal(seed):
-    """Brute force on small cases: each text is as often present as absent, and no larger pairing
-    exists."""
+    """Compare with brute force: each text is equally often present and absent, and no pairing is
+    larger.
+    """
     from itertools import product
 
     rng = random.Random(seed)
@@ -348,6 +363,7 @@ def test_pairs_are_balanced_and_maximal(seed):
         count.subtract(text for text in choice if text)
         return not any(count.values())
 
+    # All choices of an absent text, or none, for each fact.
     largest = max(
         sum(map(bool, choice)) for choice in product(*((None, *fact.absent) for fact in facts)) if balanced(choice)
     )
@@ -399,6 +415,7 @@ def test_which_positions_exclude_one_another():
     for text, expected in ((EXCLUSIVE_POSITIONS, True), (COMPATIBLE_POSITIONS, False)):
         for line in text.strip().splitlines():
             position, candidate = line.split(" | ")
+            # Exclusion must be symmetric.
             assert excludes_position(position, candidate) is excludes_position(candidate, position) is expected, line
 
 
@@ -413,8 +430,10 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
             (f"{number}.png", "Infiltration;Hernia" if number % 2 else "Cardiomegaly", f"patient {number // 2}")
         )
         if number % 2:
+            # The boxes use another form of the finding's name than the table, as ChestX-ray14 does.
             boxes.append((f"{number}.png", "Infiltrate", 5 if number % 4 == 1 else 60, 5, 20, 20))
     boxes += [
+        # an image that is not in the table, and two findings that their images do not have
         ("99.png", "Infiltrate", 1, 1, 5, 5),
         ("1.png", "Hernias of the hiatus", 1, 1, 5, 5),
         ("2.png", "Mass", 1, 1, 5, 5),

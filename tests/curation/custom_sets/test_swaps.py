@@ -55,6 +55,7 @@ def test_a_swapped_image_cannot_answer(seed):
     hashes = {image: rng.getrandbits(64) for image in organs}
     for _ in range(4):
         image_a, image_b = rng.sample(list(organs), 2)
+        # Make some images near-duplicates of each other.
         hashes[image_b] = hashes[image_a] ^ (1 << rng.randrange(64))
     questions = [
         CustomQuestion(
@@ -68,8 +69,10 @@ def test_a_swapped_image_cannot_answer(seed):
         for image in organs
         for n in range(2)
     ]
+    # Controls must be the user's own questions, unchanged.
     own_answers = {(q.image, q.question, q.options[q.answer]) for q in questions}
     entries, left_out = build_swap_entries(questions, ImageRelations(groups, hashes), seed)
+    # Every question is either left out or has an entry and a control.
     assert len(entries) + 2 * left_out.total() == 2 * len(questions)
     asked_pairs = {(q.image, q.question) for q in questions}
     for key, entry in entries.items():
@@ -80,6 +83,7 @@ def test_a_swapped_image_cannot_answer(seed):
             continue
         assert entry["answer"] == UNKNOWN_OPTION == entry["option"][entry["answer_id"]]
         assert own_image != image and groups[own_image] != groups[image]
+        # more than `MAX_HASH_DISTANCE`, so not a near-duplicate
         assert bin(hashes[own_image] ^ hashes[image]).count("1") > 6
         assert organs[own_image] != organs[image] and not any(
             {organs[own_image], organs[image]} <= shared for shared in OVERLAPPING_ORGANS
@@ -93,8 +97,10 @@ def test_a_swapped_image_cannot_answer(seed):
         )
         options = set(entry["option"].values())
         assert not options & {"no", "normal", "no lesion"}
+        # What is unknown, or shown on images of any organ, excludes nothing.
         assert not {organs[own_image], organs[image]} & {"skin", "unheard-of gland", "whole body"}
         assert not ("the brain" in entry["option"].values() and organs[image] in ("brain", "spine"))
+    # Balanced within each number of options.
     letters = Counter((len(e["option"]), e["answer_id"]) for k, e in entries.items() if not k.endswith(CONTROL_SUFFIX))
     assert not letters or max(letters.values()) - min(letters.values()) <= 1 + (len(letters) < 4)
 
@@ -129,6 +135,7 @@ def test_a_question_with_an_option_that_refers_to_others_is_never_altered(option
         options.insert(position, option)
         for answer in range(3):
             question = CustomQuestion("x.png", "What is in this kidney?", tuple(options), answer, "kidney")
+            # A second question, since a swap needs the image of another organ.
             usable_question = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
             none_entries, left_out = build_none_entries([question, usable_question], 0)
             assert {entry["img"] for entry in none_entries} == {"y.png"} and left_out == {

@@ -1,5 +1,4 @@
-"""What the text alone gives away, for every format, by the benchmark's own metric as in the
-harness."""
+"""Rules that answer by text alone get the scores of the harness, for every format."""
 
 import json
 
@@ -27,8 +26,7 @@ def test_a_blind_rule_has_the_score_of_the_harness(family, phantoms, tmp_path):
 
 
 def test_a_text_that_gives_the_answer_away_is_reported(tmp_path):
-    """The wording depends on the answer: knowing the other images' questions is enough to
-    answer."""
+    """The wording depends on the answer, so the questions about other images give it away."""
     write_sources("probmed", tmp_path / "source")
     rows = json.loads((tmp_path / "source" / "probmed.json").read_text())
     for row in rows:

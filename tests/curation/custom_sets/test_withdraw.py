@@ -1,4 +1,4 @@
-"""No byte of a withdrawn patient stays in a set; all others keep ids, images and answers."""
+"""No byte of a withdrawn patient stays in a set; other patients keep ids, images and answers."""
 
 import json
 import random
@@ -31,8 +31,9 @@ from tests.helpers import write_lines
 
 
 def write_reviewed_pairs(names, questions):
-    """Write a questions folder of pairs, every third rejected, with captions that name the
-    patient."""
+    """Write a questions folder of reviewed pairs; captions name patients, and every third is
+    rejected.
+    """
     questions.mkdir()
     drafts = [
         {
@@ -70,6 +71,7 @@ def custom_set(request, tmp_path):
             }
         )  # fmt: skip
     for row in rows:
+        # Probes need findings that are known to be absent.
         row["absent"] = {"spur": "aneurysm", "aneurysm": "spur"}.get(str(row["findings"]), "")
     pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
     table, out = tmp_path / "table.csv", tmp_path / "my-set"
@@ -102,11 +104,13 @@ def test_withdrawing_removes_one_patient_and_changes_no_other(custom_set, by, tm
     images = {path.name for path in (out / "images").iterdir()}
     assert len(images) == len(json.loads((out / "image_dict.json").read_text()))
     withdrawn_images = set(original_rows[original_rows["group"] == patient]["image_id"])
+    # Search all files, so that no format is forgotten.
     all_bytes = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
     assert (
         not any(image.removesuffix(".png").encode() in all_bytes for image in withdrawn_images)
         and patient.encode() not in all_bytes
     )
+    # Captions and reviews of the removed pairs name the patient as well.
     assert family != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in all_bytes for n in (6, 7))
     remaining_rows = original_rows[original_rows["group"] != patient]
     assert set(reduced_rows.index) <= set(remaining_rows.index) and len(reduced_rows) >= 0.8 * len(
@@ -133,18 +137,20 @@ def test_withdrawing_removes_one_patient_and_changes_no_other(custom_set, by, tm
     if family == "probmed":
         rows = json.loads((out / "probmed.json").read_text())
         assert manifest["text_only_majority"] == text_only_accuracy(rows)
+    # Withdrawing twice is an error: the patient is already gone.
     with pytest.raises(BadInput, match="no image belongs to that group"):
         withdraw_group(out, "Patient 3")
 
 
 def loaded_groups(dataset):
-    """Load the groups with `load_dataset`, with the cache of earlier calls."""
+    """Load the groups as a user of `load_dataset` does, with the cache of earlier calls."""
     return set(load_dataset(str(dataset), split="test", cache_dir=str(dataset.with_name("cache")))["group"])
 
 
 def test_withdrawn_patients_do_not_return_and_leave_runs(custom_set, tmp_path):
-    """The list of withdrawals is obeyed by the same command, by a copy of the old set, and in
-    runs."""
+    """A withdrawal applies to a repeated command, to a build from an old copy of the set, and to
+    runs.
+    """
     family, out, command = custom_set
     shutil.copytree(out, tmp_path / "copy")
     dataset = tmp_path / "data" / "my-set"
@@ -152,11 +158,13 @@ def test_withdrawn_patients_do_not_return_and_leave_runs(custom_set, tmp_path):
     assert load_pseudonyms(out).group("Patient 3") in loaded_groups(dataset)
     run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
     store, full_run = tmp_path / "store", tmp_path / "whole"
+    # Keep the full run, as another user may have it.
     shutil.copytree(run.folder, full_run)
     stored = add_to_store(build_submission(full_run, data=str(dataset)), store).location
     output = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs", "--stores", store)
     assert "not reached" in output and Path(stored).name in output
     assert not scan_store(store)[0] and not [path for path in store.rglob("*") if path.is_file()]
+    # The full run must not bring the patient back into the store.
     with pytest.raises(BadInput, match="has withdrawn"):
         add_to_store(build_submission(full_run, data=str(dataset)), store)
     patient = curate("id", "Patient 3", out).split()[-1]
@@ -177,6 +185,7 @@ def test_withdrawn_patients_do_not_return_and_leave_runs(custom_set, tmp_path):
     images = {path.stem for path in (tmp_path / "copy" / "images").iterdir()}
     withdrawn_ids = images - {path.stem for path in (out / "images").iterdir()}
     shutil.rmtree(out)
+    # Restore the set from a backup that still contains the patient.
     shutil.copytree(tmp_path / "copy", out)
     assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=dataset).lines)
     assert patient not in loaded_groups(dataset)
@@ -204,13 +213,13 @@ def test_other_folders_are_refused(tmp_path):
 
 
 def test_a_patient_leaves_a_gmai_set_and_other_questions_stay(tmp_path):
-    """Pictures are deleted at once, also from the work folder; the next run stores nothing of the
-    patient."""
+    """Pictures are deleted immediately, and the next run stores nothing of the patient again."""
     path = write_all(tmp_path, only={"nifti", "coco"})
     out = tmp_path / "ward"
     first_run = pipeline.run_pipeline(path, out, search_text=False)
     group = first_run.written[0].case.item.patient
     withdrawn_pictures = {w.case.item.picture for w in first_run.written if w.case.item.patient == group}
+    # COCO states the patients' ids; for NIfTI only the keyed id is known.
     patient_names = [
         p for p in (f"c{k}" for k in range(8)) if keyed_patient_id("", p, load_pseudonyms(out / "dataset")) == group
     ]
@@ -224,8 +233,10 @@ def test_a_patient_leaves_a_gmai_set_and_other_questions_stay(tmp_path):
     }
     original_questions = {w.case.case: (w.question, w.choice, w.split, w.index) for w in first_run.written}
     kept_questions = [w for w in second_run.written if w.case.case in original_questions]
+    # Two questions may change, since the patient's labels are gone from the pools of options.
     assert len(kept_questions) >= sum(w.case.item.patient != group for w in first_run.written) - 2
     assert all((w.question, w.choice, w.split, w.index) == original_questions[w.case.case] for w in kept_questions)
+    # The numbers of removed questions are not given to others.
     assert {w.index for w in second_run.written}.isdisjoint(
         w.index for w in first_run.written if w not in kept_questions and w.case.item.patient == group
     )

@@ -1,4 +1,7 @@
-"""Disable the search for burned-in text (about a second per picture) except in its own tests."""
+"""Disable the search for burned-in text, which takes about a second per picture.
+
+Tests of the search itself patch it again.
+"""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Generated sources in every format that the GMAI pipeline reads, with known truth.
 
-Ellipses at known positions on noisy grey pictures.
+The pictures show ellipses at known positions on a noisy grey background.
 """
 
 import json
@@ -23,7 +23,7 @@ FINDINGS = ("Atelectasis", "Effusion", "Mass", "Pneumothorax")
 
 
 TRUTH: dict[tuple[str, str, str], np.ndarray] = {}
-"""(dataset, picture, label) -> mask, of everything that was drawn with a position."""
+"""(dataset, picture, label) -> mask of everything that was drawn at a known position."""
 
 
 def record_truth(dataset, picture, masks):
@@ -43,6 +43,7 @@ def ellipse(x, y, rx, ry, shape=(SIDE_PX, SIDE_PX)):
 
 def draw(rng, labels):
     """Draw a picture with jittered ellipses of these labels on a unique background."""
+    # A background of its own keeps pictures from counting as near-duplicates.
     coarse = rng.integers(20, 200, (8, 8)).astype(np.uint8)
     pixels = np.asarray(Image.fromarray(coarse).resize((SIDE_PX, SIDE_PX), Image.Resampling.BICUBIC)).astype(float)
     masks = {}
@@ -88,6 +89,7 @@ def csv_many(folder, rng, count=12):
             "person": f"p{number // 2}",
         }
         rows.append(row | {"sex": "FM"[number % 2], "years": 30 + number})
+    # a row whose image is missing
     rows.append({"file": "900.png", "finding": "Mass", "person": "p99", "sex": "F", "years": 1})
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
     columns = {
@@ -149,12 +151,14 @@ def coco(folder, rng, count=8):
                 "category_id": names.index(label) + 1,
                 "bbox": [x, y, w, h],
             }
+            # Masks as RLE, masks as polygons, and boxes only, in turn.
             if number % 3 == 0:
                 rle = encoder.encode(np.asfortranarray(mask.astype(np.uint8)))
                 annotation["segmentation"] = {"size": rle["size"], "counts": rle["counts"].decode()}
             elif number % 3 == 1:
                 annotation["segmentation"] = [[x, y, x + w, y, x + w, y + h, x, y + h]]
             annotations.append(annotation)
+    # an image that is not on disk
     images.append({"id": 99, "file_name": "gone.png", "width": SIDE_PX, "height": SIDE_PX})
     categories = [{"id": i + 1, "name": n} for i, n in enumerate(names)]
     document = {"images": images, "annotations": annotations, "categories": categories}
@@ -170,6 +174,7 @@ def voc(folder, rng, count=6):
         objects = ""
         for label, mask in masks.items():
             x, y, w, h = bounding_box(mask)
+            # VOC counts pixels from 1 and includes the last one.
             box = f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
             objects += f"<object><name>{label}</name><bndbox>{box}</bndbox></object>"
         size = f"<size><width>{SIDE_PX}</width><height>{SIDE_PX}</height><depth>3</depth></size>"
@@ -207,6 +212,7 @@ def masks(folder, rng, count=6):
     ):
         indexed = np.zeros((SIDE_PX, SIDE_PX), np.uint8)
         for class_number, label in enumerate(names, 1):
+            # An indexed mask has one class per pixel, so later labels cover earlier ones.
             indexed[masks_by_label.get(label, indexed > 255)] = class_number
         record_truth(
             "masks-mr",
@@ -215,6 +221,7 @@ def masks(folder, rng, count=6):
         )
         save_png(folder / "masks" / f"{picture_number}.png", indexed)
     save_png(folder / "images" / "odd.png", draw(rng, names).pixels)
+    # a mask whose size differs from its image's
     save_png(folder / "masks" / "odd.png", np.ones((SIDE_PX // 2, SIDE_PX), np.uint8))
     return {
         "name": "masks-mr", "reader": "masks", "path": f"{folder.name}/images", "annotations": f"{folder.name}/masks", "modality": "MRI",
@@ -261,12 +268,14 @@ def nifti(folder, rng, count=4):
             stored = array.transpose(2, 1, 0)
             image = nibabel.Nifti1Image(stored, affine)
             if number % 2:
+                # Other axis order, same anatomy: the pictures must be the same.
                 image = nibabel.as_closest_canonical(image)
             (folder / subfolder).mkdir(parents=True, exist_ok=True)
             nibabel.save(
                 image,
                 folder / subfolder / (f"n{number}_0000.nii.gz" if subfolder == "images" else f"n{number}.nii.gz"),
             )
+    # a volume that readers must skip
     volume_4d = nibabel.Nifti1Image(np.zeros((8, 8, 4, 3), np.float32), np.eye(4))
     nibabel.save(volume_4d, folder / "images" / "four.nii.gz")
     nibabel.save(
@@ -304,6 +313,7 @@ def ct_slices(folder, values, patient, prefix):
             frame,
         )
         data.Modality, data.PatientID, data.PatientName = "CT", patient, "Doe^Jane"
+        # Identifying values are set, so that tests can check that they do not leave.
         data.PatientSex, data.PatientAge = "F", "061Y"
         data.PatientBirthDate = data.StudyDate = data.StudyTime = data.AccessionNumber = data.StudyID = ""
         data.SeriesNumber, data.InstanceNumber, data.Manufacturer = 1, index + 1, "made"
@@ -371,6 +381,7 @@ def write_rtstruct(path, slices, label, names):
         roi_contour.ReferencedROINumber, roi_contour.ContourSequence = number, []
         for index, plane in enumerate(label):
             if (plane == number).any():
+                # Trace the outer edge of each row of pixels: down the right side, up the left.
                 spans = [
                     (row, columns) for row, line in enumerate(plane == number) if len(columns := np.flatnonzero(line))
                 ]

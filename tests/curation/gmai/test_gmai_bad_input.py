@@ -44,6 +44,7 @@ def damage(path, rng):
     kind = rng.choice(["inside", "inside", "inside", "cut", "noise", "empty", "link", "gone", "folder", "pipe"])
     if kind == "inside":
         if path.suffix in (".json", ".csv", ".txt", ".xml"):
+            # Replace words but keep separators, so that the file usually still parses.
             words = re.split(r"([,\s<>]+)", data.decode())
             for _ in range(rng.randint(1, 5)):
                 words[rng.randrange(len(words))] = rng.choice(JUNK_VALUES)
@@ -76,6 +77,7 @@ def damage(path, rng):
     else:
         path.unlink()
         if kind == "link":
+            # A path may name a patient, so no message may quote it.
             path.symlink_to("/MUSTERFRAU^ERIKA/nowhere")
         elif kind == "folder":
             path.mkdir()
@@ -112,5 +114,6 @@ def test_damaged_files_are_skipped_or_refused_in_one_line(tmp_path, reader, seed
     chosen = {*rng.sample(files, min(3, len(files))), *(rng.sample(marks, 1) if marks else [])}
     for path in sorted(chosen):
         damage(path, rng)
+    # a file name that is not UTF-8
     (tmp_path / reader / os.fsdecode(b"M\xfcller.png")).write_bytes(b"")
     check_reading(tmp_path, tmp_path / "out")
