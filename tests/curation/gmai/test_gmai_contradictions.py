@@ -1,6 +1,7 @@
-"""One contradiction refuses a whole dataset, for every reader, and the entry is named.
+"""One contradiction is enough to refuse a dataset, for every reader, and the message names the
+entry.
 
-Headers and masks that are ambiguous are read as viewers show them, by every route.
+Ambiguous headers and masks are read as viewers show them, by `gmai` and by `deidentify`.
 """
 
 import copy
@@ -49,6 +50,7 @@ def yolo(base, rng):
         return number, x + w / 2, y + h / 2, x + w, y + h
 
     shuffled = rng.sample(ORGAN_NAMES, 4)
+    # An unchanged order would not contradict anything.
     while shuffled == ORGAN_NAMES:
         shuffled = rng.sample(ORGAN_NAMES, 4)
     categories = [{"id": number, "name": name} for number, name in enumerate(shuffled)]
@@ -105,12 +107,14 @@ def coco(base, rng):
         file.write_text(json.dumps(document | {"annotations": marks} | replaced))
 
     def redrawn(change):
+        # a single mask: one contradiction must be enough
         for mark in rng.sample(rle_marks, 1):
             mask = change(encoder.decode(mark["segmentation"]).astype(np.uint8))
             mark["segmentation"]["counts"] = encoder.encode(np.asfortranarray(mask))["counts"].decode()
         write()
 
     def as_corners():
+        # Read as x, y, width, height, these boxes disagree with their area or leave their image.
         for mark in (mark for mark in marks if not mark.get("segmentation")):
             x, y, w, h = mark["bbox"]
             mark |= {"bbox": [x, y, x + w, y + h], "area": w * h}
@@ -150,6 +154,7 @@ def voc(base, rng):
 
     def edit(change, pages=pages):
         for page in pages:
+            # Keep all other content, so that only the planted contradiction can be found.
             tree = ElementTree.parse(page)
             change(tree.getroot(), page)
             tree.write(page)
@@ -190,6 +195,8 @@ def masks(base, rng):
 
     def by_palette(order):
         image = Image.fromarray(np.array(order, np.uint8)[values], "P")
+        # A grey palette in any order is valid: its grey values are the class numbers, so one of
+        # them has no name.
         image.putpalette([level for index in range(5) for level in [60 * order.index(index)] * 3])
         image.save(path)
 
@@ -212,6 +219,7 @@ def masks(base, rng):
 
 def nifti(base, rng):
     path = base / rng.choice(("images", "labels")) / "n1_0000.nii.gz"
+    # Labels have no channel suffix.
     path = path if path.is_file() else base / "labels" / "n1.nii.gz"
     lists = {"labels": {"background": 0, **{name: 4 - at for at, name in enumerate(ORGAN_NAMES)}}}
 
@@ -222,6 +230,7 @@ def nifti(base, rng):
         image.set_qform(change(image.affine.copy()), code)
         nibabel.save(image, path)
 
+    # More than a rounding error, less than a patient's size.
     def moved(affine):
         affine[:3, 3] += 5
         return affine
@@ -249,6 +258,8 @@ def dicom(base, rng):
         data.ROIContourSequence[1].ReferencedROINumber = 9
 
     def shifted(data, offset_mm):
+        # A copy at the same place is a duplicate; one that is shifted by a few millimetres crosses
+        # the first.
         contours = data.ROIContourSequence[rng.randrange(4)].ContourSequence
         contours.append(copy.deepcopy(contours[0]))
         points = np.reshape(np.asarray(contours[-1].ContourData, float), (-1, 3))
@@ -299,11 +310,12 @@ def dicom(base, rng):
     }  # fmt: skip
 
 
-# Functions that return the contradictions that can be planted into a reader's sources.
+# One function per reader: each returns the contradictions that can be planted into its sources.
 CONTRADICTIONS_OF_READER = (yolo, coco, voc, masks, nifti, dicom)
 CONTRADICTION_CASES = [
     (plants, name, seed)
     for seed in range(3)
+    # The numbers of contradictions are stated, so that none is lost unnoticed.
     for plants, names in zip(CONTRADICTIONS_OF_READER, (10, 11, 4, 5, 5, 10), strict=True)
     for name in range(names)
 ]
@@ -318,6 +330,7 @@ def check_contradictions(base):
 @pytest.mark.parametrize(("plants", "at", "seed"), few(CONTRADICTION_CASES, 45))
 def test_one_contradiction_refuses_the_dataset(tmp_path, plants, at, seed):
     write_all(tmp_path, only={plants.__name__})
+    # Without the contradiction, the sources are accepted.
     check_contradictions(tmp_path)
     plant, reason = list(plants(tmp_path / plants.__name__, random.Random(f"{at} {seed}")).values())[at]
     plant()
@@ -336,8 +349,8 @@ AFFINE_PAIRS = (  # sform, its code, affine for the qform, its code
 
 @pytest.mark.parametrize("place", AFFINE_PAIRS)
 def test_volumes_with_common_sform_and_qform_are_read(tmp_path, place):
-    """Only one of both, gantry tilt that no qform can express, a template space beside the
-    scanner's.
+    """Cases: only one of the two, gantry tilt, which no qform can express, and a template space in
+    addition to the scanner's.
     """
     write_all(tmp_path, only={"nifti"})
     for path in (tmp_path / "nifti").rglob("n*.nii.gz"):
@@ -362,7 +375,7 @@ NESTED_CONTOURS = (  # contours of one ROI on one slice, and how their areas com
 
 @pytest.mark.parametrize(("contours", "join"), NESTED_CONTOURS)
 def test_adjacent_and_nested_contours_are_combined(contours, join):
-    """Two apart, a hole, a one-pixel rim, a hole that touches the edge."""
+    """Cases: two separate areas, a hole, a one-pixel rim, a hole that touches the edge."""
     areas = [fill_polygons([corners.ravel() * 6], (6 * SIDE_PX, 6 * SIDE_PX)) for corners in contours]
     assert (_fill_nested(areas) == join(*areas)).all()
 
@@ -398,8 +411,11 @@ def test_table_of_box_corners_is_refused_and_skip_contradictions_uses_the_rest(t
     }
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
     table = pd.DataFrame(rows)
+    # Corners instead of sizes: some boxes still lie inside their image, and only others reveal the
+    # error.
     table.assign(w=table.x + table.w, h=table.y + table.h).to_csv(tmp_path / "t.csv", index=False)
     assert "outside its image" in refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
+    # A single box outside its image.
     table.loc[3, "x"] = 60
     table.to_csv(tmp_path / "t.csv", index=False)
     message = refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
@@ -420,7 +436,7 @@ def test_table_of_box_corners_is_refused_and_skip_contradictions_uses_the_rest(t
 
 
 def planted_header(rng, values):
-    """Return (attribute -> value, picture as viewers show it, whether something is ignored).
+    """Return (attribute -> value, picture as viewers show it, True if a value is ignored).
 
     Stored values have up to 12 bits.
     """
@@ -435,9 +451,11 @@ def planted_header(rng, values):
         "slope 0": {"RescaleSlope": 0},
         "blank slope": {"RescaleSlope": ""},
         "bits": {
+            # Values in the upper bits, with noise in the unused lower ones.
             "HighBit": 15,
             "PixelData": (values << 4 | rng.randrange(16)).astype(np.uint16).tobytes(),
         },
+        # An overlay in the unused upper bits must not brighten the picture.
         "overlay": {"PixelData": (values | 0xA000).astype(np.uint16).tobytes()},
         "orientation": {"ImageOrientationPatient": [0] * 6},
     }
@@ -483,6 +501,7 @@ def test_invalid_header_values_are_ignored_and_listed_by_every_route(tmp_path, s
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
     (written,) = (tmp_path / "clean" / "images").iterdir()
     assert np.abs(picture.pixels[..., 0] - seen).max() <= 1, fields
+    # Both routes give the same picture.
     assert (np.asarray(Image.open(written)) == picture.pixels[..., 0]).all()
     assert bool(unit.skips) == is_listed and sorted(report["ignored_in_headers"]) == sorted(unit.skips)
     assert all(re.match(IGNORED_ELEMENT.format(r"\w+"), why) for why in unit.skips)
@@ -499,6 +518,7 @@ def save_mask(kind, mask, path):
         Image.new("LA", grey_image.size),
         io.BytesIO(),
     )
+    # A palette that begins with white: index 0 is the foreground.
     by_palette.putpalette([255] * 3 + [0] * 3)
     alpha.putalpha(grey_image)
     grey_image.save(blurred, "JPEG", quality=60)
@@ -521,7 +541,9 @@ REFUSED_KINDS = {"alpha": "transparent", "tif": "several pages"}
 
 @pytest.mark.parametrize("kind", MASK_KINDS)
 def test_single_class_mask_equals_its_visible_foreground(tmp_path, kind):
-    """By `gmai` and `deidentify --labels`; masks with alpha or several pages are refused."""
+    """Both `gmai` and `deidentify --labels` read the foreground; masks with alpha or several pages
+    are refused.
+    """
     rng = np.random.default_rng(1)
     truth = {}
     for number in range(6):
@@ -553,6 +575,7 @@ def test_single_class_mask_equals_its_visible_foreground(tmp_path, kind):
     for unit in units:
         (target,) = unit.load(unit)[0].targets
         wrong = (target.mask != truth[unit.key]).mean()
+        # JPEG blurs the edge, so a few pixels may differ.
         assert target.label == "lesion" and wrong <= 0.02 * kind.endswith("jpeg")
     areas = sorted(mask["area"] for mask in written["annotations"])
     assert np.allclose(areas, sorted(mask.sum() for mask in truth.values()), rtol=0.05)
@@ -578,6 +601,7 @@ PUBLIC_LAYOUTS = (
 def test_layouts_of_public_datasets_are_read_by_patterns(tmp_path, layout):
     image, label, image_path, label_path = layout
     number_of = {name: number for number, name in enumerate(ORGAN_NAMES[:2], 1)}
+    # Names of which one contains another must not be confused.
     for case in ("001", "01", "1"):
         label_values = np.zeros((SIDE_PX, SIDE_PX, 3), np.uint8)
         label_values[10:20, 10 : 20 + len(case), 1], label_values[30:40, 30:40, 1] = 1, 2
@@ -589,6 +613,7 @@ def test_layouts_of_public_datasets_are_read_by_patterns(tmp_path, layout):
         else:
             volumes |= {
                 label_path: label_values,
+                # Another volume beside the labels, which the pattern must not match.
                 label_path.replace("seg", "t1"): np.zeros_like(label_values),
             }
         for path, values in volumes.items():

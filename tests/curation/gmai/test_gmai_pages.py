@@ -31,6 +31,7 @@ def test_pages_journal_tags_and_verdicts_for_the_next_run(tmp_path):
     def post_decision(item, field, value, **by):
         return page.post("/save", json={"item": item, "field": field, "value": value} | by).json()
 
+    # Without a name, nothing is recorded.
     assert "error" in post_decision(first_case, "faults", ["unclear"]) and not verdict_log.is_file()
     response = post_decision(first_case, "faults", ["unclear"], reviewer="Ada")
     assert (response["done"], response["items"]) == (1, len(first_run.written))
@@ -43,16 +44,19 @@ def test_pages_journal_tags_and_verdicts_for_the_next_run(tmp_path):
     old_questions, new_questions = (
         {w.case.case: (w.question, w.choice) for w in question.written} for question in (first_run, second_run)
     )
+    # A fault removes the question; a verdict without faults changes nothing.
     assert first_case not in new_questions and second_run.funnel["validation"]["dropped"] == {"unclear": 1}
     assert all(new_questions[case] == old_questions[case] for case in new_questions.keys() & old_questions.keys())
     page = TestClient(build_tagging(out, ["Ada", "Bo", "Cy"]))
     response = page.get("/item", params={"reviewer": "Bo"}).json()
     label = response["item"]
     assert (response["done"], response["items"]) == (0, 4)
+    # An unknown tagger, an unknown task, and a vote without a name.
     for invalid_fields in ({"reviewer": "Eve"}, {"reviewer": "Bo", "value": "Cooking"}, {}):
         assert "error" in post_decision(**({"item": label, "field": "task", "value": "Muscle"} | invalid_fields))
     post_decision(label, "task", "Muscle", reviewer="Bo")
     assert post_decision(label, "department", "Urology", reviewer="Bo")["done"] == 1
+    # Three votes are needed before tags count.
     for tagger in ("Ada", "Cy"):
         record_decision(votes, tagger, label, "task", "Muscle")
         record_decision(votes, tagger, label, "department", "Urology")
@@ -75,11 +79,13 @@ def test_model_templates_are_filtered_by_rules_and_used_after_review(tmp_path):
     path = write_all(tmp_path, only={"coco"})
     out = tmp_path / "set"
     with model_server(lambda prompt, earlier_prompts: "\n".join(reply_lines)) as (address, log):
+        # Replies are journalled, so the second run must not repeat any request.
         for _ in range(2):
             result = pipeline.run_pipeline(path, out, open_language_model("m", address), AskSettings())
         request_count = len(log.requests)
     assert request_count == result.funnel["model_questions"]["asked"]  # the second run makes no requests
     assert result.funnel["model_questions"]["against the rules"] > result.funnel["model_questions"]["to review"] == 1
+    # A model's question is not used until a person has accepted it.
     assert not any(valid_question == w.question for w in result.written)
     candidates = out / "private" / CANDIDATES_FILE
     template = valid_question.replace("CT", "<modality>")

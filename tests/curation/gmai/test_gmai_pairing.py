@@ -1,8 +1,8 @@
 """No annotation pairs with another image than its own, and unpaired ones are listed, for every
 reader.
 
-Generated folder trees have repeated names, names that differ in case or Unicode form, blanks and
-dots, and files that are missing on either side.
+The folder trees are generated. They have repeated names, names that differ only in case or Unicode
+form, blanks and dots in names, and files that are missing on either side.
 """
 
 import json
@@ -84,7 +84,7 @@ NAME_SPELLINGS = [
 ]
 IMAGE_SIDE_PX = 8
 TABLE_READERS = ("csv", "wide", "boxes", "coco", "dicom")
-"""Readers whose annotations state image names with suffix."""
+"""Readers whose annotations state image names with their suffix."""
 
 
 @dataclass
@@ -102,8 +102,8 @@ class Tree:
 def make_tree(rng, suffix, short):
     """Generate a tree of 6 to 24 images, of which some images and annotations are missing.
 
-    `short` maps a path to what annotations state about it. Images that share a stated name are
-    never missing, since nothing could reveal it.
+    `short` maps a path to the name that annotations state for it. Images that share this name are
+    never missing, since no reader could notice that.
     """
     paths = []
     while len(paths) < rng.randint(6, 24):
@@ -123,7 +123,7 @@ def make_tree(rng, suffix, short):
 
 
 def name_shortener(reader, written):
-    """Return the function path -> what remains of it in a reader's annotations."""
+    """Return a function that shortens a path to what a reader's annotations state of it."""
 
     def short(path):
         if reader not in TABLE_READERS or written in ("no suffix", "another suffix"):
@@ -139,6 +139,7 @@ def letter(number):
 
 
 def other_unicode_form(name):
+    # macOS stores names in NFD, most other systems in NFC.
     form = "NFD" if unicodedata.is_normalized("NFC", name) else "NFC"
     return unicodedata.normalize(form, name)
 
@@ -164,7 +165,7 @@ def save(path, pixels):
 def write_dataset(base, reader, image_tree, rng, written):
     """Write a tree to disk; return its sources.
 
-    All pixels of a picture belong to its class.
+    In masks, all pixels belong to the picture's class.
     """
     root = base / "pictures"
     root.mkdir(parents=True)
@@ -200,6 +201,7 @@ def write_dataset(base, reader, image_tree, rng, written):
         list(image_tree.labels.values()),
         {label: index for index, label in enumerate(image_tree.labels.values(), 1)},
     )
+    # Pairing must not depend on the order of the rows.
     order = rng.sample(image_tree.annotated, len(image_tree.annotated))
     if reader == "coco":
         document = {
@@ -317,15 +319,19 @@ def test_no_image_gets_the_labels_of_another_image(tmp_path, reader, written, se
     unambiguous = {
         path for path in set(image_tree.images) & set(image_tree.annotated) if name_counts_of_all[short(path)] == 1
     }
+    # Bare and absolute names may be ambiguous; all others must be paired.
     if written not in ("bare", "absolute"):
         assert unambiguous <= {images_by_name[path] for path in labels_by_picture}
     listed = {strip_suffix("/".join(split_path(name))) for name in left_out}
+    # An image without labels must be listed, by its own name or by that of an annotation.
     unlisted = {path for path in images_by_name if path not in labels_by_picture and strip_suffix(path) not in listed}
     assert len(unlisted) <= sum(name not in images_by_name for name in listed), (unlisted, listed)
 
 
 def test_names_pair_only_with_unambiguous_images():
-    """Names, images, and the image or reason expected for each name; the root is /data/train."""
+    """Each case has names, images, and the expected image or reason for each name; the root is
+    /data/train.
+    """
     missing, ambiguous = IMAGE_MISSING, AMBIGUOUS_NAME
     for names, images, expected in (
         (["P1/f5.png", "P5/f5.png"], ["P5/f5.png"], [missing, "P5/f5.png"]),
@@ -360,7 +366,9 @@ def test_names_pair_only_with_unambiguous_images():
 
 
 def test_name_prefixes_do_not_match(tmp_path):
-    """Masks of 1 and 10 do not match each other, nor masks that no listed class ends."""
+    """Masks of 1 and 10 are not confused, and a mask that ends in no listed class matches no
+    image.
+    """
     for name in ("1", "10", "scan"):
         save(
             tmp_path / "i" / f"{name}.png",
@@ -380,6 +388,7 @@ def test_name_prefixes_do_not_match(tmp_path):
     }
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     assert "Give `classes" in refused(list_units, read_sources(tmp_path / "s.yaml").datasets[0])
+    # Then with classes at the end of the names, of which one contains another.
     for file in (tmp_path / "m").iterdir():
         file.unlink()
     for name in ("1_left lung", "10_left_lung", "scan_2_liver", "scan_liver", "1_spleen"):
@@ -392,7 +401,7 @@ def test_name_prefixes_do_not_match(tmp_path):
 
 
 def test_nnunet_channel_suffix_is_ignored_in_names(tmp_path):
-    """Also if only some images have the suffix."""
+    """The suffix may be on all images or only on some."""
     for number, (image, label) in enumerate((("a/scan", "a/scan"), ("b/scan_0000", "b/scan"), ("c_0000", "c_0000"))):
         for folder, name, value in (("i", image, 0), ("m", label, number + 1)):
             path = tmp_path / folder / f"{name}.nii.gz"
@@ -414,7 +423,7 @@ def test_nnunet_channel_suffix_is_ignored_in_names(tmp_path):
 
 
 def test_ambiguous_ids_and_names_are_not_used(tmp_path):
-    """Two files with one SOP instance UID; one image with rows of two patients."""
+    """Cases: two files with the same SOP instance UID, and an image with rows of two patients."""
     for name in ("a", "b", "c"):
         save(tmp_path / "i" / f"{name}.png", np.zeros((IMAGE_SIDE_PX, IMAGE_SIDE_PX), np.uint8))
 
@@ -430,6 +439,7 @@ def test_ambiguous_ids_and_names_are_not_used(tmp_path):
     )
     assert labels_by_picture == {"b.png": {"lung"}} and "a.png" in skipped
     (data,) = ct_slices(tmp_path / "i" / "lung", np.zeros((1, IMAGE_SIDE_PX, IMAGE_SIDE_PX)), "P1", "one")
+    # A copy has the same UID: a reference to it is ambiguous.
     data.save_as(tmp_path / "i" / "lung" / "copy.dcm", enforce_file_format=True)
     pd.DataFrame({"image": [data.SOPInstanceUID], "label": "lung"}).to_csv(tmp_path / "t.csv", index=False)
     labels_by_picture, skipped = read_labels_by_picture(sources(reader="dicom", annotations="t.csv"))

@@ -67,7 +67,9 @@ def test_test_answers_are_stored_separately(built_set):
 
 
 def test_vlmevalkit_can_read_the_tsvs(built_set):
-    """It reads with pandas: integer index, no option read as NaN, single letters outside _MULTI."""
+    """VLMEvalKit reads with pandas, and expects an integer index, no NaN in options, and single
+    letters as answers (except in _MULTI files).
+    """
     folder, _ = built_set
     for file in (folder / "tsv").glob("*.tsv"):
         table = pd.read_csv(file, sep="\t")
@@ -79,6 +81,7 @@ def test_vlmevalkit_can_read_the_tsvs(built_set):
 
 def test_the_built_benchmark_can_be_read_as_a_source(built_set):
     folder, _ = built_set
+    # Only the validation split has answers.
     (file,) = (folder / "tsv").glob("*_VAL.tsv")
     units, skips = list_units(SourceDataset(name="x", reader="tsv", path=file))
     rows = {row["index"]: row for row in read_rows(folder, "*_VAL.tsv")}
@@ -93,9 +96,10 @@ def test_the_built_benchmark_can_be_read_as_a_source(built_set):
 
 
 def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
-    """Killed after each number of units, with a torn last line: every unit is read once.
+    """A run that is killed repeatedly, with a torn last line in its journal, reads every unit once.
 
-    The result equals an uninterrupted run with the same seed; another seed gives another result.
+    Its result equals that of an uninterrupted run with the same seed; another seed gives another
+    result.
     """
     from curation.gmai import items
 
@@ -132,6 +136,7 @@ def test_changed_files_are_read_again_and_lost_pictures_restored(tmp_path):
     first_run = pipeline.run_pipeline(path, tmp_path / "set")
     pictures = sorted((tmp_path / "set" / "private" / "pictures").iterdir())
     pictures[0].unlink()
+    # Same path, other content: the unit must be read again.
     save_png(tmp_path / "folders" / "nevus" / "Pn0_a.png", np.full((64, 64), 9, np.uint8))
     second_run = pipeline.run_pipeline(path, tmp_path / "set")
     assert (
@@ -173,6 +178,7 @@ def test_a_failed_run_keeps_the_previous_output(tmp_path):
     path = write_all(tmp_path, only={"folders"})
     pipeline.run_pipeline(path, tmp_path / "set")
     files_before = {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()}
+    # The error occurs late, after all sources have been read.
     (tmp_path / "labels.csv").write_text("name,task\nmelanoma,Bakery\n")
     path.write_text(path.read_text() + "labels: labels.csv\n")
     with pytest.raises(BadInput, match="Bakery"):
@@ -187,6 +193,7 @@ def test_tables_and_funnel_match_the_questions(built_set):
     tasks = pd.read_csv(folder / "report" / "tasks.csv").groupby("kind")["questions"].sum().to_dict()
     assert tasks["single"] == len(rows) and tasks.get("multiple", 0) == len(multi)
     granularities = pd.read_csv(folder / "report" / "granularities.csv").set_index("granularity")["cases"]
+    # Each mask is asked about twice, as a mask and as a contour.
     assert granularities["Mask Level"] == granularities["Contour Level"]
     funnel = json.loads((folder / "report" / "funnel.json").read_text())
     assert funnel["questions"] == len(rows) + len(multi)
@@ -229,6 +236,7 @@ def test_card_states_approval_and_deidentification_needed_to_publish(tmp_path):
     pipeline.run_pipeline(path, tmp_path / "set")
     card = tmp_path / "set" / "dataset" / "README.md"
     assert "- **Approval:** nifti-ct: IRB 2026-17" in card.read_text()
+    # Publishing requires a statement about de-identification.
     with pytest.raises(BadInput, match="de-identified"):
         select_dataset_files(card.parent, "ORG/set", private=True)
     (tmp_path / "about.yaml").write_text("deidentification: drawn by a program\n")
@@ -238,7 +246,7 @@ def test_card_states_approval_and_deidentification_needed_to_publish(tmp_path):
 
 
 def test_slices_of_a_volume_can_be_one_question(tmp_path):
-    """Questions show non-adjacent slices of one label in order, each with the target marked."""
+    """A question shows several slices of a volume in order, each with the target marked."""
     path = write_all(tmp_path, only={"nifti"})
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  together: true"))
     result = pipeline.run_pipeline(path, tmp_path / "set")
@@ -265,6 +273,7 @@ def draw_noise(rng):
 
 def test_a_set_solvable_from_text_alone_is_refused_unless_accepted(tmp_path):
     rng = random.Random(0)
+    # One frequent answer: always choosing it beats chance.
     for label, count in (("Melanoma", 30), ("nevus", 5), ("BCC", 5)):
         for at in range(count):
             save_png(tmp_path / "skin" / label / f"{at}.png", draw_noise(rng))
@@ -277,15 +286,17 @@ def test_a_set_solvable_from_text_alone_is_refused_unless_accepted(tmp_path):
     pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
     card = (tmp_path / "set" / "dataset" / "README.md").read_text()
     assert "the set was built nonetheless" in card and "no person has checked these questions" in card
+    # With equally many cases per label, text alone does not help.
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "per_answer": 5}))
     pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set")
     assert "nonetheless" not in (tmp_path / "set" / "dataset" / "README.md").read_text()
 
 
 def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
-    """Pictures with text are not used until decided; masked regions are black in the output.
+    """Pictures with text are not used before a decision, and masked regions are black in the
+    output.
 
-    How text is detected: `test_no_patient_leaves.py`.
+    See also: detection of text (`test_no_patient_leaves.py`).
     """
     monkeypatch.setattr(
         overlay,
@@ -296,6 +307,7 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
     for label in ("Melanoma", "nevus"):
         for number in range(3):
             pixels = draw_noise(rng) // 6
+            # The stand-in for the detector finds "text" in pictures with this grey level.
             pixels[6:16, 4:20] = 235 if number else 0
             save_png(tmp_path / "skin" / label / f"{number}.png", pixels)
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}

@@ -76,6 +76,7 @@ def test_patients_come_from_patterns_tables_and_headers(all_sources):
     ct, _ = read_dataset(all_sources, "dicom-ct")
     assert {p.patient for p in ct} == {"MRN0", "MRN1", "MRN2"}
     assert {p.modality for p in ct} == {"CT"}
+    # Names, dates and other attributes of the header are not used.
     assert ct[0].attributes == {"age": "061Y", "sex": "F"}
 
 
@@ -113,7 +114,9 @@ def write_dicom(path, values, **fields):
 
 
 def test_windows_match_pydicom(tmp_path):
-    """Generated rescales, windows and VOI functions equal pydicom's VOI LUT to one grey level."""
+    """For generated rescale values, windows and VOI functions, pictures equal pydicom's to one grey
+    level.
+    """
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
     from curation.readers.pixels import read_dicom_header, render_frame
@@ -131,6 +134,7 @@ def test_windows_match_pydicom(tmp_path):
         )  # fmt: skip
         data = read_dicom_header(path)
         seen = apply_voi_lut(apply_modality_lut(data.pixel_array, data), data)
+        # pydicom maps to the range of the stored values (12 bits), so scale it to 8 bits.
         low, high = 0 * slope + intercept, 4095 * slope + intercept
         expected = (seen - low) / (high - low) * 255
         if mono == "MONOCHROME1":
@@ -140,7 +144,7 @@ def test_windows_match_pydicom(tmp_path):
 
 @pytest.mark.parametrize("flips", range(8))
 def test_slices_are_upright_in_all_stored_orientations(tmp_path, flips):
-    """The same head stored in all eight in-plane orientations gives the same picture."""
+    """An image stored in any of the eight in-plane orientations gives the same picture."""
     from curation.readers.pixels import read_frame
 
     rng = np.random.default_rng(2)
@@ -183,6 +187,7 @@ def test_nifti_planes_are_in_radiological_view(tmp_path):
         assert len(bright) == 1
         assert bright[0].shape == shape
         corners[plane] = tuple(int(at[0]) for at in np.nonzero(bright[0]))
+    # The bright corner is at the patient's right, which radiological view shows on the left.
     assert corners == {"axial": (0, 0), "coronal": (0, 0), "sagittal": (0, 0)}
 
 
@@ -203,7 +208,7 @@ def test_anisotropic_pixels_and_masks_become_square(tmp_path):
 
 
 def test_bundled_pydicom_files_are_read_or_skipped_with_a_reason(tmp_path):
-    """Every local file of pydicom becomes a picture or a skip with a reason; none crashes."""
+    """Every file becomes a picture or a skip with a reason; no file causes a crash."""
     import shutil
 
     import pydicom.data
@@ -242,7 +247,7 @@ BAD_COCO = (
     ({"bbox": [1, 1, 5, 5], "category_id": 7}, {}, "category 7"),
     ({"bbox": [1, 1, 5, 5]}, {"turned": True}, "EXIF rotation"),
 )
-"""Annotation, image, and the reason why it is skipped."""
+"""Fields of the annotation, fields of the image, and the reason for the skip."""
 
 
 @pytest.mark.parametrize(("annotation", "image", "reason"), BAD_COCO)
@@ -314,11 +319,13 @@ def test_rle_and_contours_match_the_mask():
             assert (decode_segmentation({"size": [50, 52], "counts": counts}, (50, 52)) == mask).all()
         assert (decode_segmentation(encode_mask(mask), mask.shape) == mask).all()
         line = mask_outline(mask, 2)
+        # The contour is outside the mask and closed around it.
         assert not (line & mask).any() and (binary_fill_holes(line) & mask).sum() == mask.sum()
 
 
 def test_all_formats_have_a_phantom():
     readers = get_args(SourceDataset.model_fields["reader"].annotation)
+    # Readers of boxes and TSVs have tests of their own.
     assert {"csv" if name == "csv_many" else name for name in SOURCE_WRITERS} == set(readers) - {
         "boxes",
         "tsv",
