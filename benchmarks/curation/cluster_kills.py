@@ -5,7 +5,7 @@ killed at random moments, each once there are new answers. Then the same sweep r
 every answer must be there once, and the scores must be equal.
 
 `pairs`: search pairs among many images, with workers killed. The pairs must equal those of one
-process and of undisturbed workers, which are timed.
+process and of undisturbed workers, which are timed, too.
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep
         --models 6 --kills 10

@@ -69,9 +69,8 @@ def probed(
 ) -> ProbedImage:  # fmt: skip
     """Build an image of a probe table.
 
-    Its column `absent` lists those `findings_labelled` that the image does not show, as this
-    benchmark measures how the questions are balanced. `findings` None: nothing is known about the
-    findings.
+    Its absent findings are those of `findings_labelled` that it does not show. If `findings` is
+    None, nothing is known about its findings.
     """
     place = parse_image_context([organ], modality)
     labels = [parse_label(text, place) for text in findings or ()]

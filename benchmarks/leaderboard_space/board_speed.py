@@ -139,7 +139,7 @@ def in_browser(address: str, section: str) -> None:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{address}/#/b/{FORMAT}?s={section}")
         page.locator(f"#mp-{FORMAT} table.heat").wait_for(timeout=120_000)
-        # Measured inside the page, so that the time of the remote control does not count.
+        # Measured inside the page, so that the overhead of Playwright does not count.
         painted = page.evaluate(
             """async (format) => {
               const root = document.querySelector('#mp-' + format), spent = [];
@@ -175,8 +175,8 @@ def in_browser(address: str, section: str) -> None:
 async def many_readers(address: str, section: str, chosen: list[list[list[str]]], pid: int) -> None:
     """Let all readers open the board at once; then let each change to a different selection.
 
-    To open the board is to load its page, the overview and a benchmark's table. One process sends
-    all readers' requests, on the same two cores as the server.
+    Opening the board means loading its page, the overview and a benchmark's table. One process
+    sends all readers' requests, on the same two cores as the server.
     """
     # The server closes connections after 5 s of idling: close them earlier here.
     limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)

@@ -26,7 +26,7 @@ from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 Floats = NDArray[np.float64]
 COMPONENT = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)
 LARGE = 18
-"""Units from which a component counts as large in `unlike_by_size`."""
+"""Number of units from which a component counts as large in `unlike_by_size`."""
 
 
 def outcomes(rng: np.random.Generator, shares: Floats, icc: float, shared: float) -> Floats:

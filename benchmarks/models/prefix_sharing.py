@@ -1,8 +1,8 @@
 """Compare shared image prefixes with whole prompts and with a loop written by hand.
 
-The loop is written for one family and also reads each image only once. Measured in answers per CPU
-second on random models of several families, alternately in one run; also checks whether the texts
-are the same.
+The loop is written for one family of models, and it also reads each image only once. Speed is
+measured in answers per CPU second on random models of several families, alternately in one run. The
+texts are compared, too.
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/prefix_sharing.py
         [qwen2_5_vl ...] [--width 1024] [--layers 4] [--side 672]
@@ -29,8 +29,8 @@ TOKENS, IMAGES_AT_ONCE = 5, 4
 def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, str]:
     """Answer with a hand-written loop that shares image prefixes; return question id -> text.
 
-    The class itself prefills the turns that contain the images; then follow greedy steps on the
-    copied cache, with positions counted by hand.
+    The model's class prefills the turns that contain the images. The loop then chooses tokens
+    greedily, on a copied cache and with positions that it counts itself.
     """
     import torch
     from PIL import Image
@@ -150,7 +150,7 @@ def main() -> None:
                 all(text.strip() == texts[key].strip() for texts in reference_texts)
                 for key, text in shared_texts.items()
             )
-            # Tokens of a prefix, to report beside the speed.
+            # The length of a prefix is reported with the speed.
             prepared = models[family]._inputs.shared(test_requests[:PER_IMAGE])
             tokens[family] = int(prepared.inputs["input_ids"].shape[1]) if prepared else 0
         for number in range(arguments.repeats):

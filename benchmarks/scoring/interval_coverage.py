@@ -68,7 +68,7 @@ MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS = (0.05, 0.1, 0.2, 0.3, 0.5), (
 MECHANISMS = ("beta", "coin")
 OTHERS = ("two shares", "some miss", "some hit", "blocks", "chain")
 PROMISE = 0.93
-"""Lowest coverage, as docs/statistics.md promises it."""
+"""Coverage that docs/statistics.md promises."""
 FEW_OR_GIANT = ("5 x 9", "6 unequal", "40, 40 x 2", "50, 100 x 1", "40, 40, 80 x 1")
 """Layouts of few clusters, or with giant ones among many."""
 
@@ -76,7 +76,8 @@ FEW_OR_GIANT = ("5 x 9", "6 unequal", "40, 40 x 2", "50, 100 x 1", "40, 40, 80 x
 def layouts() -> dict[str, Ints]:
     """Return the layouts of the grid: name -> number of questions in each cluster.
 
-    They are equal, skewed (log-normal), few, or giant, and MediConfusion's components.
+    There are layouts with equal sizes, skewed (log-normal) sizes, few clusters or giant ones, and
+    that of MediConfusion's components.
     """
     sizes_by_name = {
         f"{clusters} x {questions}": np.full(clusters, questions)
@@ -488,7 +489,8 @@ def difference(name: str, share_a: float, share_b: float, icc: float, draws: int
 def power(draws: int, seed: int) -> dict[str, float]:
     """Return how often a true 15 % on MediConfusion's pairs is shown to be below chance (25 %).
 
-    By kind of interval: measured, printed (a published score) and the reference; ICC is 0.
+    The keys are the kinds of interval: measured, printed (a published score) and the reference; ICC
+    is 0.
     """
     sums = hits(np.random.default_rng(seed), MEDICONFUSION, 0.15, 0.0, "beta", draws).astype(float)
     total, n = sums.sum(axis=1), float(MEDICONFUSION.sum())
@@ -506,7 +508,10 @@ def power(draws: int, seed: int) -> dict[str, float]:
 def printed_differences() -> Iterator[tuple[int, int, float]]:
     """Yield the lowest coverage of the interval of the difference of two published percentages.
 
-    The coverage is exact, and the lowest over both shares, for scores from n and from m cases.
+    The coverage is exact, and the lowest is over both true shares.
+
+    Yields:
+        Numbers of cases of the two percentages, lowest coverage.
     """
     shares = np.linspace(0.01, 0.99, 50)
     for n, m in ((14, 14), (14, 60), (20, 43), (20, 176), (60, 60), (60, 79)):

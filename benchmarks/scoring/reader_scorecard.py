@@ -86,7 +86,7 @@ def load_functions(path: Path, globals_: dict[str, Any] | None = None) -> dict[s
     for node in ast.parse(path.read_text()).body:
         try:
             exec(compile(ast.Module([node], []), str(path), "exec"), namespace)
-        except Exception:  # a missing import, or code that needs one
+        except Exception:  # an import is missing, or a name that it would have defined
             continue
     return namespace
 
@@ -136,10 +136,10 @@ def load_other_parsers(args: argparse.Namespace) -> dict[str, Parser]:
         parsers["MMMU"] = lambda answer: by_mmmu(parse, answer)
     if args.inspect:
         sys.path.append(str(args.inspect))
-        # The part of a task state that `parse_answers` reads.
         from inspect_ai.solver._multiple_choice import parse_answers
 
         def inspect(answer: Answer) -> str | None:
+            # Only the part of a task state that `parse_answers` reads.
             state = SimpleNamespace(output=SimpleNamespace(completion=answer.response), choices=answer.options)
             return next(iter(parse_answers(state, False)), None)
 

@@ -160,7 +160,7 @@ class Cell:
 def simulate_cell(name: str, layout: Layout, responder: Responder, draws: int, seed: int) -> Cell:
     """Compute the rates over all draws.
 
-    Those of the share are over the draws in which it has an interval.
+    The coverage of the share's interval is over the draws in which there is such an interval.
     """
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {responder}".encode())])
     points, share = expected_sight(layout, responder, seed) if responder.sight else (0.0, 100.0)

@@ -82,13 +82,13 @@ def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -
         parts = [numbers[start::10] for start in range(10) if numbers[start::10]]
         running = [start_child(ADD, folder, data, ",".join(map(str, part))) for part in parts]
         for process in draw.sample(running, 4 * len(running) // 10):
-            # From the imports to the last write, any moment may be hit.
+            # Kill at any moment from the imports to the last write.
             threading.Timer(draw.uniform(2, 25), process.kill).start()
         for process in running:
             acknowledged += process.communicate()[0].split()
             killed += process.returncode != 0
         stored_models = {stored.result.model.name for stored in scan_store(folder / "store")[0]}
-        # What was killed before it wrote is uploaded again.
+        # Runs whose writer was killed too early are uploaded again.
         numbers = [number for number in numbers if f"Model {number}" not in stored_models]
     stored, problems = scan_store(folder / "store")
     lost = [path for path in acknowledged if not (Path(path) / "result.json").is_file()]

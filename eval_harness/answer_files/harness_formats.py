@@ -51,7 +51,7 @@ def read_answer_file(path: Path, questions: pd.DataFrame) -> Predictions:
         The answers, as rows of `answers.parquet`.
 
     Raises:
-        BadInput: Lists every problem of the file.
+        BadInput: If the file has problems; lists all of them.
     """
     with as_plain_file(path, questions) as plain_path:
         predictions = read_predictions(plain_path, questions)
@@ -75,7 +75,7 @@ def as_plain_file(path: Path, questions: pd.DataFrame) -> Iterator[Path]:
         The path of a plain file.
 
     Raises:
-        BadInput: Lists every problem of the file.
+        BadInput: If the file has problems; lists all of them.
     """
     reader = find_reader(path)
     if reader is None:

@@ -211,8 +211,8 @@ def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, ResponseEnd
     """Score the images that have questions in `rows`.
 
     Returns:
-        Per image: one of its rows, the share of samples in which all its questions are correct, the
-        chance of that, and how the responses ended.
+        For each image: its first row; the share of samples in which all its questions are correct;
+        the probability of that for a guesser; and how the responses ended.
     """
     order = rows[np.argsort(graded.case[rows], kind="stable")]
     if not len(order):

@@ -1,6 +1,6 @@
 """Derive readings, statuses, scores, breakdowns and units from a run and its answers.
 
-No other package computes numbers of a run.
+Every number of a run, stored or shown, comes from this package.
 
 answer_table.py   the model's answers: `answers.parquet`, `judge.parquet`
 reading.py        the option that each answer chooses, by rules and by a judge model's replies

@@ -59,7 +59,7 @@ class Derived:
     Attributes:
         result: The result with its scores.
         readings: `question_id, sample, response, delivery, choice, status, rule` and the other
-            columns of the answers; one row per due answer, in question order.
+            columns of the answers; one row per (question, sample), in question order.
         units: UNIT_ID_COLUMNS, the facets that weighted metrics need, UNIT_NUMBER_COLUMNS.
     """
 

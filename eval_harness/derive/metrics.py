@@ -22,7 +22,7 @@ OVERALL_METRICS: dict[str, str] = {
 }
 """Benchmark -> the metric over all its questions.
 
-It tells for each question whether it was answered correctly.
+It is used to tell for each question whether it was answered correctly.
 """
 
 _EVERYWHERE = {
@@ -55,19 +55,16 @@ _SHARES = {
 }
 
 METRICS: dict[str, MetricInfo] = {}
-"""Every metric by name.
-
-If two benchmarks have a metric of the same name, the first one's description is used here
-(`eval_spec(benchmark).metrics` has each).
-"""
 for _name in BENCHMARKS:
     for _metric, _info in eval_spec(_name).metrics.items():
         # The first benchmark's description of a shared name stays.
         METRICS.setdefault(_metric, _info)
 # Metrics of all benchmarks come last: no benchmark may redefine them.
 METRICS |= {**_EVERYWHERE, **_SHARES}
-"""Every metric by name; where two benchmarks have a metric of one name, the first one's
-(`spec(benchmark).metrics` has each).
+"""Every metric by name.
+
+If two benchmarks have a metric of the same name, it is the first one's
+(`eval_spec(benchmark).metrics` has each).
 """
 BALANCED_METRICS = {
     "average": "scenario",
@@ -130,7 +127,7 @@ def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:
 
     Args:
         nonresponse: Numbers of responses by reason.
-        result: The result; its output limit is stated.
+        result: The result, which states the output limit.
     """
     # The server's limit, if it reported one, overrides the requested one.
     limit = result.environment.get("output_limit") or result.method.generation.get("max_tokens")

@@ -55,7 +55,7 @@ def read_due_answers(
     questions: pd.DataFrame,
     replies: pd.DataFrame | None = None,
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
-    """Read every answer that a run owes, including those that are missing.
+    """Read the answer to every (question, sample) of a run, missing ones included.
 
     A judge's replies are used for every free-form response (`ff`), and otherwise for answers that
     no rule could read. An answer stays unread if the judge did not reply.
@@ -335,7 +335,7 @@ def read_responses(
         options, question_type = question_of[question_id]
         if status in _NOT_READ:
             readings.append(Reading((), status, _NOT_READ[status]))
-        # Scores decide even if there is a text: `gd` and `ps` generate none.
+        # `gd` and `ps` generate no text of their own: the option scores decide.
         elif _is_scores(option_scores, len(options)):
             readings.append(_highest(option_scores))
         elif not isinstance(response, str):

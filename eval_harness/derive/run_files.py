@@ -69,7 +69,7 @@ def read_readings(
     Args:
         folder: The folder of the result.
         columns: Columns of the answers to add; a missing value is None.
-        question_ids: Only answers to these questions; the others are not read from disk.
+        question_ids: Read only answers to these questions; others are not read from disk.
 
     Returns:
         `question_id, sample, choice, status, rule` and `columns`.

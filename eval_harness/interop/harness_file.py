@@ -89,7 +89,7 @@ def with_image_bytes(rows: Dataset) -> Dataset:
 
 
 def rgb_images(row: Mapping[str, Any]) -> list[Any]:
-    """Return a question's images as RGB pictures, in order, as a model is shown them.
+    """Return a question's images in order, as RGB pictures, the way they are shown to a model.
 
     Args:
         row: A row of `with_image_bytes`.

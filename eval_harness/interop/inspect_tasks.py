@@ -80,7 +80,7 @@ def medprobe_scores(format: str) -> Metric:  # inspect-ai writes the parameter's
 def medprobe_every_answer() -> ScoreReducer:
     """Reduce the epochs of a question to their mean value, with every epoch's answer as metadata.
 
-    A pair is right or wrong within one epoch, so the metrics need the answers of each.
+    A pair is right or wrong within one epoch, so the metrics need each epoch's answers.
     """
 
     def reduce(scores: list[Score]) -> Score:

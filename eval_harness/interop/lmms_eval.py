@@ -51,7 +51,7 @@ def question_messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any
 
 
 def process_sample(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
-    """Build the record of a sample that lmms-eval stores and computes every metric from.
+    """Build the record of a sample, which lmms-eval stores and passes to every metric.
 
     Args:
         family: The benchmark.

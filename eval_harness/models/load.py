@@ -369,7 +369,7 @@ def model_digest(model: str, settings: Settings) -> str | None:
 def code_digest(plug_in: Any) -> str:
     """Digest the code of an object's class: its methods' bytecode and its source file.
 
-    The bytecode alone must do for a class defined in a notebook, which has no source file.
+    A class defined in a notebook has no source file; then only the bytecode is digested.
     """
     functions = [value for value in vars(type(plug_in)).values() if hasattr(value, "__code__")]
     code = "\n".join(part for function in functions for part in _code_parts(function.__code__)).encode()

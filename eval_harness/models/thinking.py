@@ -159,7 +159,7 @@ class OutputReader:
         self._marks = re.compile(
             "|".join(re.escape(mark) for mark in marks if vocabulary.get(mark) in self._special) or "(?!)"
         )
-        # Dropped before decoding, as `skip_special_tokens` would, but without the marks.
+        # Tokens to drop before decoding: those that `skip_special_tokens` drops, except the marks.
         self._dropped = self._special - mark_ids
 
     def read(self, tokens: Sequence[Sequence[int]]) -> list[DecodedOutput]:

@@ -195,7 +195,7 @@ LONE_OPTION_LEAD = re.compile(
     rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+"
     rf"(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{OPTION_NOUN}\s*)?[\"'(\[{{<*]*"
 )
-"""Allowed before an option in a sentence that is nothing else."""
+"""What may precede an option in a sentence that consists of that option."""
 LOCATION_LEAD = re.compile(r"\W*(?:it is\s+)?(?:in|on|at|within)\s+(?:the\s+)?")
 """Preposition of a location, if nothing follows the option ("In the pelvis.")."""
 HYPOTHETICAL = re.compile(
@@ -415,7 +415,7 @@ SEEING_CLAUSE = (
     r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*)"
 )
 SEEN_LEAD = re.compile(rf"{SEEING_CLAUSE}{OPTION_MODIFIERS}{GAP_BEFORE_OPTION}$")
-"""Clause before an option's text that states that it is seen."""
+"""Clause that states that an option is seen, up to the option's text."""
 PREDICATE_LEAD = re.compile(
     rf"{CLAUSE_OPENING}(?:the|this|these"
     rf"|[∠△]\S*)\b(?:\s+{_SUBJECT_WORD},?){{0,25}}?\s+(?:{COPULA}"
@@ -479,7 +479,7 @@ COUNTED_NOUN_FOLLOWS = re.compile(
 )
 """The counted noun after a number."""
 UNIT_FOLLOWS = re.compile(rf"(?: ?°|{UNIT_SUFFIX.pattern}(?:\^?[23])?)(?!\w)")
-"""The unit after a number that has its letter before it."""
+"""The unit after a number that follows its option letter."""
 LETTER_THEN_SENTENCE = re.compile(r"\W?[A-Z]\W{0,2}\.\W{0,2}\s[A-Z]\w+ (?!\W)")
 """A letter and a full stop, then a sentence that starts with that option.
 

@@ -143,7 +143,7 @@ def _and_another(response: PlainResponse, index: int) -> bool:
 def _list_item_starts(response: PlainResponse) -> set[int]:
     """Return the start offsets of mentions that are items of a lettered option list.
 
-    To be an item of a list does not make a mention a claim.
+    Being an item of a list does not make a mention a claim.
     """
     line_labels = [
         mention

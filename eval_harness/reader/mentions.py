@@ -250,7 +250,7 @@ _NOT_PROSE = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|
 
 
 def _prose_of_gap(gap: str) -> str:
-    """Return the words between two list items that are neither markers nor conjunctions."""
+    """Return the prose between two list items: what is neither a marker nor a conjunction."""
     return _NOT_PROSE.sub("", gap)
 
 

@@ -314,7 +314,7 @@ class OptionTexts:
 
     @cached_property
     def _everyday_abbreviations(self) -> frozenset[tuple[str, ...]]:
-        """Abbreviations that are everyday words in lower case ("US", "IT"): capitals only."""
+        """Abbreviations read only in capitals, because in lower case they are words ("US", "IT")."""
         return frozenset(
             name
             for name in self.names

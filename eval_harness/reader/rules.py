@@ -52,7 +52,7 @@ class Rule:
     """A row of the rule table.
 
     Attributes:
-        name: Stored in `answers.parquet` (column `rule`).
+        name: Stored in `readings.parquet` (column `rule`).
         stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`;
             `implied` ones read what is not stated as the answer.
         decides: When the rule applies.
@@ -84,8 +84,8 @@ _OUTRIGHT_KINDS = ("answer statement", "leading option", "last line")
 MAX_RESPONSE_CHARACTERS = 8_000
 """Maximum number of characters read.
 
-Of longer responses, the first quarter of this number is kept from the beginning and the rest from
-the end.
+Longer responses are clipped: a quarter of this number is kept from the beginning, the rest from the
+end.
 """
 
 
@@ -441,7 +441,7 @@ def _declining_option(response: PlainResponse) -> int | None:
 
 @lru_cache(maxsize=16384)
 def _find_declining_option(texts: OptionTexts) -> int | None:
-    """Return the only option that declines to answer."""
+    """Return the option that declines to answer; None unless there is exactly one."""
     options = [text.lower() if len(words) > 1 else "" for text, words in zip(texts.plain, texts.words, strict=True)]
     declining = [
         position for position, option in enumerate(options) if option and (declines(option) or is_unknowable(option))
@@ -449,11 +449,11 @@ def _find_declining_option(texts: OptionTexts) -> int | None:
     return declining[0] if len(declining) == 1 else None
 
 
-# --- implied by what the response reports to see ---
+# --- implied by what the response reports as seen ---
 
 
 def _implied_reading(response: PlainResponse, seen_claims: list[OptionClaim]) -> Reading | None:
-    """Read what the response reports to see, or its denial of a yes/no question."""
+    """Read what the response reports as seen, or its denial of a yes/no question."""
     if response.options.yes_no:
         return (
             Reading((response.options.yes_no.index("no"),), "answered", "denial")

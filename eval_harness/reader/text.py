@@ -187,7 +187,7 @@ _NUMBER_REPLACEMENTS = _compile_replacements(
 )
 """Unify comparisons, percent, degrees and units next to numbers.
 
-Of the same form as _LATEX_REPLACEMENTS.
+They have the form of _LATEX_REPLACEMENTS.
 """
 
 

@@ -205,7 +205,7 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
         allowed: Whether --send-to-provider was given.
 
     Raises:
-        BadInput: Before anything is sent, if it would leave this machine and is not allowed to.
+        BadInput: If data would leave this machine without permission; raised before any is sent.
     """
     host = remote_host(address)
     if host is None:

@@ -204,7 +204,7 @@ class Parameters:
     def allow_thinking(self, request: Request, why: str, limit: int) -> bool:
         """Raise the output limit, once, for a model that turns out to reason.
 
-        Not done if the user set the limit.
+        Does nothing if the user set the limit.
 
         Args:
             request: The request whose answer was cut.

@@ -327,7 +327,8 @@ class OpenAIChat(Backend):
             return
         if self.answered_request is not None or self._failures >= enough:
             raise self._gone()
-        self._lost = bool(failure.meaning)  # without a meaning, a few more questions may succeed
+        # A failure of unknown cause may concern only the first few questions: ask some more.
+        self._lost = bool(failure.meaning)
 
     async def _response_to(self, request: Request, messages: Messages) -> Response:
         """Ask one question in the form that the server accepts.
@@ -447,7 +448,7 @@ class OpenAIChat(Backend):
         return max(self._began, self._alive_at)
 
     async def _scored(self, request: Request, messages: Messages) -> Response | None:
-        """Score a request's options by their tokens; return None if that is not to be done.
+        """Score a request's options by their tokens; None if that is not the way for this request.
 
         Raises ServerFailure, Refusal, or BadInput if the method needs token scores and the server
         does not support them.

@@ -459,7 +459,7 @@ def supports_prefix_cache(model: Any, keeps_deltas: bool) -> bool:
 def attention_window(model: Any) -> int | None:
     """Return the shortest attention span of the text model's layers, in tokens; None: unlimited.
 
-    Padding between an image and its questions counts towards it.
+    Padding between an image and its questions counts as tokens, too.
     """
     text_config = model.config.get_text_config(decoder=True)
     layer_types = set(getattr(text_config, "layer_types", None) or [])

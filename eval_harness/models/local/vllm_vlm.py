@@ -253,7 +253,7 @@ class VllmVLM(Backend):
             return not self._are_equal(
                 replace(request, more_images=(request.image,)), replace(request, more_images=(other_request.image,))
             )
-        except Exception:  # whatever the engine or a model's code raises: it takes no second image
+        except Exception:  # the engine or the model's code may raise anything at a second image
             return False
 
     def _are_equal(self, request: Request, other_request: Request) -> bool:
