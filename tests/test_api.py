@@ -265,7 +265,7 @@ def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
         and run.result.method.generation["thinking"] == 4096
     )
     del honours.options  # then it is told of none
-    with pytest.raises(medprobe.BadInput, match="does not take it"):
+    with pytest.raises(medprobe.BadInput, match="does not support it"):
         medprobe.evaluate(
             "gmai-mmbench", honours, data=phantoms / "gmai-mmbench", out=tmp_path / "other", generation={"top_p": 0.9}
         )

@@ -144,7 +144,7 @@ def iter_answers(
         if expected_options is not None and sample.choices is not None and sample.choices != list(expected_options):
             problems.add(
                 location,
-                "has other options, or in another order, than the dataset, so answer letters would mean something else",
+                "its options or their order differ from the dataset's, so answer letters would mean something else",
             )
             continue
         # Epochs count from 1, our samples from 0.

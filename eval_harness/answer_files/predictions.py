@@ -201,11 +201,13 @@ def check_rows(
         """Return why an answer is invalid, or None if it is valid."""
         question_id = answer.question_id
         if question_id not in options:
-            return f"question {clip(question_id)} is not in this split of the dataset. Check which benchmark and split it answers."
+            return (
+                f"question {clip(question_id)} is not in this split of the dataset. Check the benchmark and the split."
+            )
         if (question_id, answer.sample) in accepted:
             return f"question {clip(question_id)}, sample {answer.sample}, is answered twice. Keep one of them."
         if answer.sample >= samples:
-            return f"sample {answer.sample} of question {clip(question_id)} is not one of {samples:,} (from 0)"
+            return f"sample {answer.sample} of question {clip(question_id)} is not one of the run's {samples:,} samples (numbered from 0)"
         if answer.scores is not None and method not in ("gd", "ps", "ps_official"):
             return f"has option scores, which the method {clip(method)} does not produce"
         # A model may return NaN or infinity; a choice is read only if every score is finite.

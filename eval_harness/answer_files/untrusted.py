@@ -143,7 +143,8 @@ def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         raise BadInput(f"{path}: is empty. {ACCEPTED_FORMATS}")
     if file_stat.st_size > max_bytes:
         raise BadInput(
-            f"{path}: has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Remove everything that is not an answer."
+            f"{path}: has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Remove "
+            "everything that is not an answer."
         )
     # A NUL byte never occurs in UTF-8 text of the accepted formats.
     if b"\0" in head and not head.startswith(b"PAR1"):
@@ -283,7 +284,7 @@ def _iter_csv(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
             for row in reader:
                 location = f"{path}, line {header_lines + reader.line_num}"
                 if row and len(row) != len(names):
-                    message = f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
+                    message = f"has {len(row)} fields, but the first line names {len(names)} columns. Quote the texts."
                     problems.add(location, message)
                 elif row:
                     values = zip(names, row, strict=True)

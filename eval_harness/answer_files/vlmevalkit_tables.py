@@ -67,8 +67,8 @@ def iter_answers(
     if not id_columns or text_column is None:
         raise BadInput(
             f"{path}: lacks the columns question_id and prediction, or answers other questions (it "
-            f"has {format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV to ask; "
-            "in the official one of GMAI-MMBench `index` is the question's id."
+            f"has {format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV for "
+            "VLMEvalKit; in GMAI-MMBench's official TSV, `index` is the question's id."
         )
 
     # Row 1 of a spreadsheet is the header.

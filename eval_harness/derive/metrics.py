@@ -41,7 +41,8 @@ _EVERYWHERE = {
     ),
     "answered_accuracy": MetricInfo(
         "Accuracy where answered",
-        "Questions with one correct option answered correctly, among those for which an option was chosen: an abstention is neither "
+        "Questions with one correct option answered correctly, among those for which an option was "
+        "chosen: an abstention is neither "
         "right nor wrong.",
     ),
 }
@@ -166,9 +167,9 @@ def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:
 
 _REMEDIES = {
     "truncated": "raise --max-tokens",
-    "failed": "run the same command again, which asks the failed ones again",
+    "failed": "run the same command again to repeat the failed ones",
     "missing": "add the missing answers",
-    "irrelevant": "look at some of them; a judge model can read those that hold text (--judge)",
+    "irrelevant": "look at some of them; a judge model can read those that contain text (--judge)",
 }
 
 

@@ -97,7 +97,8 @@ def json_description(backend: Backend) -> dict[str, Any]:
     except Exception as error:  # a plug-in's code may raise anything
         why = describe_error(error)
         raise BadInput(
-            f"describe() of the model does not return a dictionary that JSON can represent ({why}). "
+            "describe() of the model does not return a dictionary that JSON can represent "
+            f"({why}). "
             "See docs/plug_in.md."
         ) from None
     description: dict[str, Any] = json.loads(replace_surrogates(text))
@@ -191,7 +192,7 @@ def check_options(model: str, settings: Settings, options: Collection[str]) -> N
     for name in BACKEND_OPTIONS:
         if getattr(settings, name) not in (None, {}) and name not in options:
             option = f"--model-args {name}" if name in MODEL_ARGS else f"--{name.replace('_', '-')}"
-            raise BadInput(f"{option}: --model {model} does not take it. Leave it out.")
+            raise BadInput(f"{option}: --model {model} does not support it. Leave it out.")
 
 
 def parse_thinking(text: str | None) -> Thinking | None:

@@ -58,7 +58,7 @@ def _load(model: str, settings: Settings) -> Backend:
     kind, _, name = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
         keys = ", ".join(sorted(settings.engine))
-        raise BadInput(f"--model-args: --model {model} does not take {keys}. Available: {', '.join(MODEL_ARGS)}.")
+        raise BadInput(f"--model-args: --model {model} does not support {keys}. Available: {', '.join(MODEL_ARGS)}.")
     if kind == "baseline":
         from eval_harness.models.baseline_backend import load_baseline
 
@@ -123,8 +123,10 @@ def caching_loader(
 def _unknown_model_message(model: str, kind: str) -> str:
     if not model.endswith(".py"):
         return (
-            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
-            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | oracle."
+            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id "
+            "or folder, vllm:ID, "
+            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance "
+            "| always-A | oracle."
         )
     if not Path(model).is_file():
         return f"--model {model}: there is no file {model}."
@@ -160,11 +162,13 @@ def check_model_exists(model: str, name: str) -> None:
     except Exception as error:  # an invalid id, or any failure between this machine and the Hub
         if isinstance(error, HFValidationError) or http_status(error) in (401, 403, 404):
             raise BadInput(
-                f"--model {model}: there is no folder of this name, and no model on the Hub that you may read. Check its name; for a "
+                f"--model {model}: there is no folder of this name, and no model on the Hub that "
+                "you may read. Check its name; for a "
                 "private or gated one, run `hf auth login`."
             ) from None
         raise BadInput(
-            f"--model {model}: there is no folder of this name, and the Hub cannot be reached ({describe_error(error)})."
+            f"--model {model}: there is no folder of this name, and the Hub cannot be reached "
+            f"({describe_error(error)})."
         ) from None
 
 
@@ -309,7 +313,8 @@ class _PlugIn:
         if output is None or isinstance(output, str | Response | Mapping):
             returned = "nothing" if output is None else f"one {type(output).__name__}"
             raise BadInput(
-                f"{self._label}: generate(requests) returned {returned}, not a response for each request. {PLUG_IN_DOCS}"
+                f"{self._label}: generate(requests) returned {returned}, not a response for each "
+                f"request. {PLUG_IN_DOCS}"
             )
         texts: list[str] = []
         has_responses = False

@@ -314,7 +314,7 @@ class OptionTexts:
 
     @cached_property
     def _everyday_abbreviations(self) -> frozenset[tuple[str, ...]]:
-        """Abbreviations read only in capitals, because in lower case they are words ("US", "IT")."""
+        """Abbreviations read only in capitals, since in lower case they are words ("US", "IT")."""
         return frozenset(
             name
             for name in self.names

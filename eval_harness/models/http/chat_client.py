@@ -70,7 +70,7 @@ def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
         http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
         http.event_hooks = {"response": [_check_reply]}
     except ValueError as error:
-        raise BadInput(f"{label}: a proxy of the environment cannot be used ({error}).") from None
+        raise BadInput(f"{label}: a proxy from the environment cannot be used ({error}).") from None
 
     if azure:
         endpoint: Any = _normalize_url(settings.base_url)  # None: AZURE_OPENAI_ENDPOINT
@@ -88,7 +88,8 @@ def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not key and not is_loopback(url):
         raise BadInput(
-            f"{label}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a server on this machine "
+            f"{label}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a "
+            "server on this machine "
             "with --base-url http://127.0.0.1:8000/v1."
         )
     return openai.AsyncOpenAI(
@@ -212,8 +213,10 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
         return
     if not allowed:
         raise BadInput(
-            f"{name} is served by {host}, not by this machine: it would be sent {amount()}. Nothing was sent. "
-            "Add --send-to-provider if that is permitted for these data, or serve a model here (--base-url http://127.0.0.1:...)."
+            f"{name} is served by {host}, not by this machine: it would be sent {amount()}. "
+            "Nothing was sent. "
+            "Add --send-to-provider if that is permitted for these data, or serve a model here "
+            "(--base-url http://127.0.0.1:...)."
         )
     print(f"sending {amount()} to {host} (model {name})", file=sys.stderr)
 
@@ -232,6 +235,7 @@ def _normalize_url(url: str | None) -> str | None:
         is_valid = False
     if not is_valid:
         raise BadInput(
-            f"--base-url {url}: not an address. Write http:// or https://, the host and a port, e.g. http://127.0.0.1:8000/v1."
+            f"--base-url {url}: not an address. Write http:// or https://, the host and a port, "
+            "e.g. http://127.0.0.1:8000/v1."
         )
     return url.removesuffix("/").removesuffix("/chat/completions")

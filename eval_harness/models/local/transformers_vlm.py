@@ -176,7 +176,8 @@ class TransformersVLM(Backend):
             return run_self_test(self.network, self._inputs)
         except torch.OutOfMemoryError:
             raise BadInput(
-                f"--model {self.model_id}: one small question does not fit into memory. Use a smaller or quantized model, or a "
+                f"--model {self.model_id}: one small question does not fit into memory. Use a "
+                "smaller or quantized model, or a "
                 "larger device."
             ) from None
         except Exception as error:  # a model's own code may raise anything
@@ -202,7 +203,8 @@ class TransformersVLM(Backend):
                         if len(batch) == 1:
                             self.batch_size.use_largest_working()
                             raise MemoryError(
-                                "alone it does not fit into memory; use a smaller model, --max-image-side, or a larger device"
+                                "even alone it does not fit into memory; use a smaller model, "
+                                "--max-image-side, or a larger device"
                             )
                         # Batches already prepared at the old size would not fit either: return them
                         # to the queue.

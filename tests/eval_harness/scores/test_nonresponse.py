@@ -193,14 +193,14 @@ def test_refusals_are_scored() -> None:
         (
             {"irrelevant": 28},
             "no score: 28 of 28 answers could not be read; look at some of them; a judge model "
-            "can read those that hold text (--judge)",
+            "can read those that contain text (--judge)",
         ),
         ({"answered": 1, "missing": 27}, "no score: 27 of 28 answers are missing; add the missing answers"),
         (
             {"answered": 2, "truncated": 20, "failed": 1, "missing": 5},
             "no score: 26 of 28 answers say nothing: 20 were cut off at 8 tokens, 1 failed, 5 are "
-            "missing; raise --max-tokens; run the same command again, which asks the failed ones "
-            "again; add the missing answers",
+            "missing; raise --max-tokens; run the same command again to repeat the "
+            "failed ones; add the missing answers",
         ),
     ],
 )  # fmt: skip
