@@ -90,7 +90,7 @@ def test_bad_logs_give_one_line_errors_and_nothing_is_stored(phantoms, tmp_path,
         (
             ("answers 6 of 28 questions", good[:6], {}),
             ("another version of the dataset", changed, {}),
-            ("other options, or in another order", turned, {}),
+            ("options or their order differ", turned, {}),
             ("", of_another, {}),
             ("did not finish", good, {"status": "error"}),
             ("covers only a part", good, {"limit": 5}),
