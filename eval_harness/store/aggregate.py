@@ -1,9 +1,9 @@
-"""Aggregate several runs of one model.
+"""Aggregate several runs of one model, or the samples of one run.
 
-Aggregates are results of the kind `aggregate`, with the ids of the runs they combine: best over
-methods, mean over prompts and samples, majority vote, best-of-N oracle (MediConfusion Tables 1 and
-2, appendices C and H). Also: calibration of a run with option scores, and adversarial pairs of a
-run (ProbMed Table 3).
+Aggregates are results of the kind `aggregate`, with the ids of the runs that they combine: best
+over methods, mean over prompts and samples, majority vote, best-of-N oracle (MediConfusion Tables 1
+and 2, appendices C and H). This module also computes the calibration of a run with option scores,
+and the scores of a run's adversarial pairs (ProbMed Table 3).
 """
 
 from __future__ import annotations
@@ -32,42 +32,45 @@ from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.pairs import pair_units
 
 AGGREGATE_KINDS = ("best", "mean", "majority", "oracle")
-"""Valid kinds of aggregates."""
+"""The kinds of aggregates."""
 
 
 def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: Path | None = None) -> Result:
     """Compute one aggregate.
 
-    - `best`: each accuracy's best over runs with different methods, overall and per facet value
-    (MediConfusion Tables 1, last columns, and 2).
+    The tables are those of MediConfusion:
+
+    - `best`: the best value of each accuracy over runs with different methods, overall and per
+      facet value (Tables 1, last columns, and 2).
     - `mean`: mean and standard deviation of the headline metric over the samples of runs with
-    different prompts (appendix C, Table 4).
-    - `majority`: the most frequent choice among a run's samples (Table 10).
-    - `oracle`: correct if more than `threshold` percent of a run's samples are (Table 8).
+      different prompts (appendix C, Table 4).
+    - `majority`: the most frequent choice among the samples of a run (Table 10).
+    - `oracle`: correct if more than `threshold` percent of the samples of a run are (Table 8).
 
     Args:
         kind: One of AGGREGATE_KINDS.
         folders: Run folders.
-        threshold: Percent of a question's samples, for `oracle`.
+        threshold: For `oracle`, a percentage of a question's samples.
         out: If given, the result is written to this file.
 
     Returns:
         The aggregate result.
 
     Raises:
-        BadInput: For an unknown kind, folders that are not runs, runs of different models or
-            questions, and too few runs or samples.
+        BadInput: If the kind is unknown, a folder is not a run, the runs differ in model or
+            questions, or there are too few runs or samples.
     """
     if kind not in AGGREGATE_KINDS:
         raise BadInput(f"aggregate {kind}: unknown aggregate. Available: {', '.join(AGGREGATE_KINDS)}.")
     if not 0 <= threshold < 100:
         raise BadInput(f"--threshold {threshold}: give a percentage from 0 to below 100.")
     runs = {read_run(folder).run_id: (folder, *_score_run(folder)) for folder in folders}
-    # Keyed by run id, so a repeated run is noticed even under another path.
+    # Keyed by run id, so that a run given twice is noticed even under another path.
     if len(runs) < len(folders):
         raise BadInput("aggregate: the same run was given twice.")
     results = {run_id: result for run_id, (_, result, _) in runs.items()}
-    empty = build_aggregate(kind, results, {})  # refuses runs that cannot be combined
+    # Raises if the runs cannot be combined.
+    empty = build_aggregate(kind, results, {})
     cells: Breakdown = {}
     if kind == "best":
         scores, cells = best_over_methods(list(results.values()))
@@ -84,14 +87,15 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
 
 
 def _score_run(folder: Path) -> tuple[Result, pd.DataFrame]:
-    """Score a run folder; returns its result and the reading of each answer."""
+    """Score a run folder; return its result and the reading of each answer."""
     derived = load_run_contents(folder).derived()
     return derived.result, derived.readings
 
 
 def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
-    """Mean of the headline metric over all samples of all runs, and as `<metric>_std` its standard
-    deviation.
+    """Compute the mean of the headline metric over all samples of all runs.
+
+    Its standard deviation is returned as `<metric>_std`.
     """
     prompts = [result.method.prompt or run_id for run_id, (_, result, _) in runs.items()]
     if len(set(prompts)) < len(prompts):
@@ -100,7 +104,8 @@ def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Result, pd.DataF
     questions = read_run_questions(next(iter(runs.values()))[0])
     samples = [score for _, _, frame in runs.values() for score in sample_scores(family, questions, frame, metric)]
     values = [score.value for score in samples if score is not None and score.value is not None]
-    complete_values = values if len(values) == len(samples) else []  # no mean if the metric is undefined in one sample
+    # There is no mean if the metric is undefined in one of the samples.
+    complete_values = values if len(values) == len(samples) else []
     reference_score = next(iter(runs.values()))[1].scores[metric]
     mean = float(np.mean(complete_values)) if complete_values else None
     # Sample standard deviation (n - 1).
@@ -121,7 +126,7 @@ def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Result, pd.DataF
 def _combine_samples(
     kind: str, family: str, runs: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float
 ) -> Scores:
-    """Compute the scores of one run's samples combined (`majority` or `oracle`)."""
+    """Combine the samples of one run (`majority` or `oracle`), and score the outcome."""
     if len(runs) != 1:
         raise BadInput(f"aggregate {kind}: takes one run folder, made with --samples N.")
     folder, _, answers = next(iter(runs.values()))
@@ -130,14 +135,14 @@ def _combine_samples(
     questions = read_run_questions(folder)
     if kind == "majority":
         return compute_scores(family, questions, majority_vote(answers)).scores
-    # The oracle only knows whether a question is correct, not which wrong option was chosen or
-    # whether the model abstained.
+    # The oracle only knows whether a question is correct. It does not know which wrong option was
+    # chosen, or whether the model abstained, so only accuracies are meaningful.
     scores = compute_scores(family, questions, best_of_n_oracle(family, questions, answers, threshold)).scores
     return {name: scores[name] for name in accuracy_metrics(scores)}
 
 
 def run_calibration(folder: Path) -> Calibration:
-    """Compute how far the confidence of a run with option scores (`gd`, `ps`) can be trusted.
+    """Compute the calibration of a run with option scores (`gd`, `ps`).
 
     Raises:
         BadInput: If the run has no option scores.
@@ -153,12 +158,12 @@ def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
     """Compute accuracy with and without adversarial questions (ProbMed section 4, Table 3).
 
     Returns:
-        Aspect -> `accuracy_without_adversarial` (the true question of a pair correct) and
-            `accuracy_with_adversarial` (both correct). `all` covers every pair and comes first. `n`
-            counts pairs.
+        Aspect -> `accuracy_without_adversarial` (the true question of a pair is correct) and
+            `accuracy_with_adversarial` (both questions are correct). `all` covers every pair and
+            comes first. `n` counts pairs.
 
     Raises:
-        BadInput: For a run of another format, or one whose questions form no pairs.
+        BadInput: If the run's questions do not form adversarial pairs.
     """
     result, answers = _score_run(folder)
     questions = read_run_questions(folder)
@@ -177,12 +182,12 @@ def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
-    """Select each accuracy's best score over runs with different methods.
+    """Select the best score of each accuracy over runs with different methods.
 
-    Overall as in MediConfusion Table 1 (last columns), and per facet value as in Table 2. Every
-    cell is selected independently, as in Table 2: a category's best set accuracy and its best
-    individual accuracy may come from different methods. A cell keeps the interval and verdict of
-    the run it comes from; these ignore the selection and are therefore optimistic.
+    Scores are selected overall, as in MediConfusion Table 1 (last columns), and per facet value, as
+    in Table 2. Each is selected independently: the best set accuracy and the best individual
+    accuracy of a category may come from different methods. A score keeps the interval and verdict
+    of its run, which ignore the selection and are therefore optimistic.
 
     Args:
         results: Results of one model, one per method.
@@ -202,8 +207,7 @@ def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
 
 
 def accuracy_metrics(names: Iterable[str]) -> list[str]:
-    """Return the metrics that are accuracies, as opposed to rates of confusion, refusal and the
-    like.
+    """Return the metrics that are accuracies, not rates of confusion, refusal and the like.
 
     `answered_accuracy` is excluded: it ignores unanswered questions, so a model that answers few of
     them would come out best.
@@ -213,9 +217,9 @@ def accuracy_metrics(names: Iterable[str]) -> list[str]:
 
 
 def _best_scores(run_scores: Sequence[Scores]) -> Scores:
-    """Return the highest score of each accuracy, the first in a tie.
+    """Return the highest score of each accuracy; of equal ones, the first.
 
-    If no run has a value, the first run's score is kept for its reason.
+    If no run has a value, the first score that states why is returned.
     """
     best: Scores = {}
     for metric in accuracy_metrics(dict.fromkeys(name for scores in run_scores for name in scores)):
@@ -248,8 +252,8 @@ def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, m
 def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     """Return the most frequent choice among the first `n` samples of every question.
 
-    MediConfusion appendix H.2.3, Table 10. Answers without a choice do not vote. Ties go to the
-    choice that occurred first; a question without votes gets the most frequent status of its
+    See MediConfusion, appendix H.2.3, Table 10. Answers without a choice do not vote. In a tie, the
+    choice that occurred first wins; a question without votes gets the most frequent status of its
     samples.
 
     Args:
@@ -272,21 +276,21 @@ def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
 def best_of_n_oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """Accept a question if more than `threshold` percent of its samples are correct.
 
-    Best of N with an oracle (MediConfusion H.2.1, Table 8).
+    This is best of N with an oracle (MediConfusion H.2.1, Table 8).
 
     Args:
         family: Benchmark format.
         questions: The questions with their key.
-        answers: Readings of all samples; the paper used the free-form method, judged with a score
-            gap of 2 (3 elsewhere).
-        threshold: Percent of a question's samples.
+        answers: Readings of all samples. The paper used the free-form method here, with a judge
+            that needed a score gap of 2 (3 elsewhere).
+        threshold: Percentage of a question's samples.
 
     Returns:
-        Answers of one sample: the key where accepted, else no choice. A question whose samples
-            mostly say nothing keeps that status.
+        Answers of one sample: the key if the question is accepted, else no choice. If most samples
+            of a question contain no answer, it keeps their most frequent status.
     """
     graded = grade(family, questions, answers)
-    # The epsilon keeps a share of exactly `threshold` below the limit despite rounding.
+    # The small constant keeps a share of exactly `threshold` from exceeding it by rounding.
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
     reasons = graded.ends[:, 1:]

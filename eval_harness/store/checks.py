@@ -1,8 +1,8 @@
-"""Plausibility checks: lookalike names, implausibly good scores, baselines that are not reproduced.
+"""Check plausibility: lookalike names, implausible scores, baselines that cannot be reproduced.
 
-A flag asks a person to look before a result is added; it refuses nothing and proves nothing. A
-baseline that is not reproduced would make every model look better or worse than guessing, so it is
-refused.
+A flag asks a person to review a result before it is added; it proves nothing, and nothing is
+refused for it. A baseline with wrong answers, however, is refused, since every model would look
+better or worse in comparison.
 
 See also: checks of the dataset (`examine.py`), answers like those of another result
 (`similarity.py`), names that are refused (`records/names.py`).
@@ -33,37 +33,35 @@ from eval_harness.store.similarity import Z_ONE_SIDED_95, wilson_lower_bound
 HIGH_ACCURACY = 0.90
 """A score whose interval begins above this accuracy may be too good to be true."""
 FAR_BETTER_ERROR_RATIO = 3
-"""A result above `HIGH_ACCURACY` is far better if it has this many times fewer errors than the best
-result of another account.
+"""How many times fewer errors than the best result of another account make a result far better.
+
+Its interval must also begin above `HIGH_ACCURACY`.
 """
 NEAR_PERFECT_ACCURACY = 0.99
-"""Share of right answers from which there are too few errors to analyse where they fall."""
+"""From this accuracy, there are too few errors to compare them with those of other results."""
 MIN_ANSWERS = 30
 """Minimum number of answers for a share of them to be meaningful."""
 MIN_PEER_AUC = 0.65
-"""Area under the ROC curve that other results reach among themselves if their errors have something
-in common.
+"""If other results reach this area under the ROC curve, their errors have something in common.
 
-The curve measures how often a question that a result has right was easier for the others than one
-that it has wrong. Five real models on 4,550 questions: .74 to .81.
+The area is the probability that a question which a result has right was easier for the others than
+one which it has wrong. It is .74 to .81 for five real models on 4,550 questions.
 """
 UNRELATED_AUC = 0.6
-"""Area below which a result's errors are unrelated to those of others.
+"""Below this area under the ROC curve, a result's errors are unrelated to those of others.
 
-Single pairs of real models reach .64; a key with a random part changed, .5.
+Single pairs of real models reach .64; a key of which a random part was changed reaches .5.
 """
 MIN_SKILL = 0.15
-"""Accuracy above guessing from which a result has errors of its own, rather than guesses."""
+"""Minimum accuracy above guessing; with less, most errors are just wrong guesses."""
 FREQUENT_OPTION_SHARE = 0.25
-"""Share of questions that must offer an option before a model's preference for it can be
-estimated.
-"""
+"""An option must be offered by this share of questions to estimate how much a model prefers it."""
 MIN_SDS_BELOW_CHANCE = 4.0
-"""Standard deviations below the score expected by chance at which an arm's score is flagged."""
+"""An arm is flagged if its score is this many standard deviations below chance."""
 BASELINE_SEED = 0
-"""The only seed that `eval` gives a baseline: runs cannot search for a lucky one."""
+"""The only seed that `eval` gives a baseline, so that nobody can search for a lucky one."""
 PublishedNames = Mapping[str, str | None]
-"""Name in the papers' tables -> kind (`baseline`: not a model)."""
+"""Name in the papers' tables -> kind of the model (`baseline` if it is not a model)."""
 BASELINE_NAMES = {
     make_baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))
 }
@@ -86,8 +84,8 @@ def plausibility_flags(result: Result, questions: pd.DataFrame, readings: pd.Dat
         questions: The questions with their key.
         readings: The reading of each answer.
     """
-    # Baselines are checked exactly, by `baseline_mismatches`.
-    if result.model.responder != "model":  # a baseline was reproduced
+    # `baseline_mismatches` has already compared every answer of a baseline.
+    if result.model.responder != "model":
         return list(_method_flags(result, readings))
     table = _keyed_choices(questions, readings)
     against = _below_chance_flags(table) if result.method.image != "real" else ()
@@ -95,9 +93,9 @@ def plausibility_flags(result: Result, questions: pd.DataFrame, readings: pd.Dat
 
 
 def split_case_flags(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[str]:
-    """Flag cases of a split that were asked only in part.
+    """Flag cases of which only some questions were asked.
 
-    `eval` asks whole cases, whose questions are scored together.
+    `eval` always asks all questions of a case, since they are scored together.
 
     Args:
         questions: The questions that were asked.
@@ -112,17 +110,16 @@ def split_case_flags(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[s
 def unusual_score_flags(
     right: pd.Series, correct: int, answers: int, peers: pd.DataFrame, guess: float
 ) -> Iterator[str]:
-    """Flag a result whose errors no other result makes, or that has almost none where others have
-    many.
+    """Flag a result whose errors are unlike those of others, or whose score is far above theirs.
 
-    A strong model still errs where others do; a key in which some answers were changed does not. A
-    high score alone is no evidence.
+    Even a strong model errs on the questions that are hard for others; answers made from the key by
+    changing some of them do not. A high score alone is no evidence.
 
     Args:
         right: Question -> share of right answers, among those that chose an option.
         correct: Number of right answers.
         answers: Number of expected answers.
-        peers: The same shares for other accounts' results, one column each.
+        peers: Like `right`, for the results of other accounts, one column each.
         guess: Accuracy of guessing, from 0 to 1.
 
     Yields:
@@ -136,18 +133,18 @@ def unusual_score_flags(
         answers - correct < (1 - best) / FAR_BETTER_ERROR_RATIO * answers
         and wilson_lower_bound(correct, answers) >= HIGH_ACCURACY
     )
-    # A few errors may fall anywhere by chance; for a score far above all others, no margin is
-    # needed to ask.
+    # A few errors may be unlike those of others by chance, hence the margin. A score far above all
+    # others is suspicious enough without it.
     if (
         peers_agree
         and auc + (0 if far_better else Z_ONE_SIDED_95) * auc_se < UNRELATED_AUC
         and right.mean() - guess >= MIN_SKILL
     ):
         yield (
-            "its errors fall where no other model's do: what it has right was easier for "
-            f"{len(peer_aucs)} other results in {100 * auc:.0f} % of comparisons with what it has "
-            f"wrong (50 % is chance, {100 * min(peer_aucs):.0f} to {100 * max(peer_aucs):.0f} % "
-            "theirs)"
+            "its errors are unlike those of other models: in "
+            f"{100 * auc:.0f} % of comparisons, a question that it has right was easier for "
+            f"{len(peer_aucs)} other results than one that it has wrong (chance is 50 %, these "
+            f"results reach {100 * min(peer_aucs):.0f} to {100 * max(peer_aucs):.0f} %)"
         )
     elif (
         far_better
@@ -155,25 +152,25 @@ def unusual_score_flags(
         and not (peers_agree and auc - Z_ONE_SIDED_95 * auc_se > 0.5)
     ):
         comparison = (
-            f"the best of {len(peer_aucs)} other results on them has {100 * best:.0f} %"
+            f"the best of {len(peer_aucs)} other results on these questions has {100 * best:.0f} %"
             if peer_aucs
-            else "no other account has a result on them"
+            else "no other account has a result on these questions"
         )
         yield f"a {'perfect' if correct == answers else 'remarkable'} score: {correct:,} of {answers:,} answers are right; {comparison}"
 
 
 def _easiness_auc(right: pd.Series, easy: pd.Series) -> tuple[float, float]:
-    """Compute how often a right question was easier for others than a wrong one.
+    """Compute how often a question that a result has right was easier for others than a wrong one.
 
-    Each question counts by its share of right samples. The standard error is that of the effective
-    number of questions (Kish 1965).
+    A question counts as right by the share of samples that are right, and as wrong by the rest. The
+    standard error uses the effective numbers of right and wrong questions (Kish 1965).
 
     Args:
-        right: Question -> share of right answers.
+        right: Question -> share of right answers of the result.
         easy: Question -> mean share of right answers of the others.
 
     Returns:
-        Area under the ROC curve, and its standard error.
+        The area under the ROC curve, and its standard error.
     """
     compared = right.notna() & easy.notna()
     right_share, ease_rank = (
@@ -181,7 +178,7 @@ def _easiness_auc(right: pd.Series, easy: pd.Series) -> tuple[float, float]:
         easy[compared].rank(method="dense").to_numpy(np.int64),
     )
     positives, negatives = right_share.sum(), (1 - right_share).sum()
-    # All right or all wrong: the area is undefined.
+    # If all are right or all are wrong, the area is undefined.
     if min(positives, negatives) <= 0:
         return 0.5, math.inf
     harder = np.bincount(ease_rank, 1 - right_share)
@@ -191,7 +188,7 @@ def _easiness_auc(right: pd.Series, easy: pd.Series) -> tuple[float, float]:
 
 
 def _keyed_choices(questions: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
-    """Return (chosen, right, options) of each answer to a question with a known key."""
+    """Return a table (chosen, right, options) of the answers to questions with a known key."""
     asked_questions = questions.set_index(questions["question_id"].astype(str)).loc[
         readings["question_id"].astype(str).tolist()
     ]
@@ -206,22 +203,22 @@ def _keyed_choices(questions: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFr
 
 
 def _selective_answer_flags(table: pd.DataFrame) -> Iterator[str]:
-    """Flag results that are right wherever an option was chosen."""
+    """Flag a result that is right whenever it chooses an option, and that often chooses none."""
     right, chosen = (
         int((table["chosen"] == table["right"]).sum()),
         int((table["chosen"].map(len) > 0).sum()),
     )
     if MIN_ANSWERS <= chosen < len(table) and right >= NEAR_PERFECT_ACCURACY * chosen:
-        remainder = f"the other {len(table) - chosen:,} chose none: wrong answers may have been taken out"
+        remainder = f"the other {len(table) - chosen:,} chose none: wrong answers may have been removed"
         yield f"{right:,} of the {chosen:,} answers that chose an option are right, and {remainder}"
 
 
 def _below_chance_flags(table: pd.DataFrame) -> Iterator[str]:
-    """Flag an arm that is right far less often than chance, given its own preferences.
+    """Flag an arm that is right far less often than by chance, given the options that it prefers.
 
     Without the image a model guesses; only someone who has the key can avoid the right options.
     """
-    # Only single choices with a single key: chance is not defined for the others.
+    # Chance is defined only for a single choice and a single correct option.
     table = table[table["chosen"].map(len).eq(1) & table["right"].map(len).eq(1)]
     rows = [
         (text, position == right[0], position == chosen[0], 1 / len(options))
@@ -229,24 +226,24 @@ def _below_chance_flags(table: pd.DataFrame) -> Iterator[str]:
         for position, text in enumerate(options)
     ]
     offered = pd.DataFrame(rows, columns=["text", "is_key", "is_chosen", "guess"])
-    # A model may favour or avoid an option that many questions offer ("Yes", "None of the above").
-    # For any other option, chance is uniform.
+    # A model may favour or avoid an option that many questions offer ("Yes", "None of the above"),
+    # so its frequency is used. For any other option, chance is uniform.
     by_text = offered.groupby("text")["is_chosen"].agg(["mean", "size"]).loc[offered["text"]]
     chance = pd.Series(
         np.where(by_text["size"] >= FREQUENT_OPTION_SHARE * len(table), by_text["mean"], offered["guess"])
     )[offered["is_key"]]
     right = int((offered["is_key"] & offered["is_chosen"]).sum())
     if chance.sum() - right > MIN_SDS_BELOW_CHANCE * math.sqrt((chance * (1 - chance)).sum() + 1):
-        yield f"{right:,} of its {len(table):,} choices without the right images are right, and {chance.sum():,.0f} would be by chance"
+        yield f"{right:,} of its {len(table):,} choices without the right images are right, and {chance.sum():,.0f} are expected by chance"
 
 
 def _method_flags(result: Result, readings: pd.DataFrame) -> Iterator[str]:
-    """Flag a modified judge prompt, and missing option scores for a method that chooses by them."""
+    """Flag a modified judge prompt, and answers without option scores if the method needs them."""
     method = result.method
     judge = method.judge
     if judge is not None and any(judge.get(name) != value for name, value in judge_prompt_record(method.name).items()):
         yield f"the judge was given another prompt than medprobe's ({clip(judge.get('prompt_hash'))})"
-    # Undelivered answers have no scores for a legitimate reason.
+    # Answers that were never delivered cannot have scores.
     lacking = int(((readings["delivery"] == "answered") & readings["scores"].isna()).sum())
     if lacking and method.name in ("gd", "ps", "ps_official"):
         yield f"the method {method.name} chooses by option scores, and {lacking:,} answers have none"
@@ -265,10 +262,12 @@ def similar_name_flags(
 ) -> list[str]:
     """Flag a misleading model name.
 
-    A name is flagged if it resembles another result's name but differs in more than case and
-    punctuation; if it resembles a published or baseline name; if a model has the name of a
-    baseline, or a baseline that of a published model; and if it claims something or contains a
-    link.
+    A name is flagged in these cases:
+
+    - It looks like the name of another result, of a published model or of a baseline, but differs
+      from it in more than case and punctuation.
+    - A model has the name of a baseline, or a baseline that of a published model.
+    - It claims something ("verified") or contains a link.
 
     Args:
         name: The model's name.
@@ -297,23 +296,23 @@ def similar_name_flags(
         elif (published_kind == "baseline") != (kind == "baseline"):
             actual_kind, claimed_kind = ("baseline", "model") if published_kind == "baseline" else ("model", "baseline")
             flags.append(
-                f"{clip(other_name)} is the name of a {actual_kind}, and this says that it is a {claimed_kind}"
+                f"{clip(other_name)} is the name of a {actual_kind}, but this result is marked as a {claimed_kind}"
             )
 
     return flags
 
 
 def _alphanumeric(name: str) -> str:
-    """Return the letters and digits of a name, without case."""
+    """Return the letters and digits of a name, in lower case."""
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def skeleton(name: str) -> str:
     """Return the visual skeleton of a name (Unicode TR 39).
 
-    Letters of other scripts are replaced by the Latin letters they resemble; case, spaces and
-    punctuation are dropped. Idempotent: passes are repeated, since the result of one (a letter
-    without its accent) may be confusable itself.
+    Letters of other scripts are replaced by the Latin letters that they look like; case, spaces and
+    punctuation are dropped. This is repeated until nothing changes, since a replaced letter (such
+    as one without its accent) may again look like another.
     """
     while (reduced := _skeleton_pass(name)) != name:
         name = reduced
@@ -321,18 +320,18 @@ def skeleton(name: str) -> str:
 
 
 def _skeleton_pass(name: str) -> str:
-    """Apply one pass of `skeleton`."""
+    """Replace lookalike characters once; see `skeleton`."""
     latin = "".join(
         _latin_lookalike(letter) for letter in unicodedata.normalize("NFKC", re.sub(f"[{JOINERS}]", "", name))
     )
     unaccented = "".join(letter for letter in unicodedata.normalize("NFKD", latin) if not unicodedata.combining(letter))
     folded = re.sub(r"[\W_]+", "", unaccented.casefold()).translate(_SAME_GLYPHS)
-    # Letter pairs that look like one letter.
+    # Two letters that look like one.
     return folded.replace("rn", "m").replace("vv", "w")
 
 
 def _latin_lookalike(letter: str) -> str:
-    """Return the ASCII character that a letter resembles, or the letter itself."""
+    """Return the ASCII character that a letter looks like, or the letter itself."""
     if letter.isascii():
         return letter
     from confusable_homoglyphs.confusables import confusables_data
@@ -348,7 +347,7 @@ def _latin_lookalike(letter: str) -> str:
 
 
 def baseline_mismatches(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
-    """Check that the answers of a baseline are those that it gives; yields nothing for a model.
+    """Check that the answers of a baseline are those that it would give; a model is not checked.
 
     Args:
         run: The run record.
@@ -356,7 +355,7 @@ def baseline_mismatches(run: RunRecord, questions: pd.DataFrame, answers: pd.Dat
         answers: The submitted answers, as `answer_table.answer_frame` makes them.
 
     Yields:
-        Why they are not the baseline's.
+        Why the answers are not the baseline's.
     """
     if run.model.responder not in ("guessing", "oracle"):
         return
@@ -399,7 +398,7 @@ def baseline_mismatches(run: RunRecord, questions: pd.DataFrame, answers: pd.Dat
 
 
 def _baseline_requests(run: RunRecord, questions: pd.DataFrame) -> Iterator[Request]:
-    """Yield the requests that a baseline gets: it uses neither prompt nor image."""
+    """Yield the requests that a baseline gets, without prompt and image, which it does not use."""
     for row in questions.to_dict("records"):
         count = len(row["options"])
         for sample in range(run.request.samples):

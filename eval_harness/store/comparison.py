@@ -1,6 +1,6 @@
-"""`medprobe compare`: differences between two results in settings, answers and scores.
+"""`medprobe compare`: show how two results differ in settings, answers and scores.
 
-Start here if a number differs from the paper's.
+This is the place to start if a score differs from the paper's.
 
 See also: comparing many models (`scores/comparisons.py`), charts (the board).
 """
@@ -34,12 +34,12 @@ from eval_harness.store.formatting import (
 MAX_EXAMPLES = 8
 """Maximum number of matching results, or differing answers, that are listed."""
 MIN_PRINTED_P = 1e-12
-"""Smaller p-values are printed as less than this."""
+"""Smaller p-values are printed as "p < 1e-12"."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: its result and, if it was measured, its answers and questions."""
+    """One side of a comparison: a result and, if it was measured, its answers and questions."""
 
     source: str
     result: Result
@@ -47,7 +47,7 @@ class Side:
     questions: pd.DataFrame | None = None
 
     def units(self) -> pd.DataFrame | None:
-        """Return the units that the scores are computed from; None without answers or questions."""
+        """Return the scoring units; None if there are no answers or questions."""
         if self.answers is None or self.questions is None:
             return None
         return compute_units(self.result.benchmark.family, self.questions, self.answers)
@@ -58,7 +58,8 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
 
     Args:
         source: A run folder, a result.json (in a run folder or a store), or
-            `published:MODEL/BENCHMARK/METHOD/Table 1`, with as many parts as needed to be unique.
+            `published:MODEL/BENCHMARK/METHOD/Table 1`, with as many parts as are needed to make it
+            unique.
         published: Returns the papers' results; called only for `published:`.
 
     Raises:
@@ -68,7 +69,8 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
         return Side(source, _find_published(source.removeprefix("published:"), published()))
     path = Path(source) / "result.json" if Path(source).is_dir() else Path(source)
     result = read_result(path)
-    if result.kind != "measured":  # an aggregate may share the folder of a run it was computed from
+    # The answers in an aggregate's folder, if any, are those of a run that it was computed from.
+    if result.kind != "measured":
         return Side(source, result)
     # A run folder has its own questions; a store shares them between results.
     question_paths = [path.parent / "questions.parquet", *_stored_questions_paths(path, result)]
@@ -85,10 +87,10 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
 
 
 def _stored_questions_paths(path: Path, result: Result) -> list[Path]:
-    """Return where a store keeps the questions of a result, if the path is deep enough to be in
-    one.
+    """Return where a store would keep the questions of a result, if the path can be in a store.
 
-    The file is STORE/questions/<fingerprint>.parquet, four folders above the result.
+    A result is STORE/results/<benchmark>/<model>/<id>/result.json, its questions are
+    STORE/questions/<fingerprint>.parquet.
     """
     parents = path.resolve().parents
     return [parents[4] / "questions" / f"{result.benchmark.fingerprint}.parquet"] if len(parents) > 4 else []
@@ -96,7 +98,7 @@ def _stored_questions_paths(path: Path, result: Result) -> list[Path]:
 
 def _find_published(name: str, results: Iterable[Result]) -> Result:
     """Find the one published result that a name matches."""
-    # Criteria may come in any order, in any case, and may be left out while the name is unique.
+    # The parts after the model may be in any order and in either case, and some may be left out.
     model, *criteria = (part.strip().casefold() for part in name.split("/"))
     matches = [
         result
@@ -154,9 +156,7 @@ def _format_title(result: Result) -> str:
 
 
 def _flatten_settings(result: Result) -> dict[str, Any]:
-    """Return every setting that may explain a difference, by name; None if the result does not
-    state it.
-    """
+    """Return every setting that may explain a difference, by name; None if it is not stated."""
     document = result.model_dump()
     settings: dict[str, Any] = {}
     for part in ("benchmark", "model", "method", "environment"):
@@ -166,7 +166,8 @@ def _flatten_settings(result: Result) -> dict[str, Any]:
             else:
                 settings[f"{part}.{name}"] = value
 
-    unstated = None if result.kind == "published" else "none"  # a paper may simply not report them
+    # A paper may have deviations that it does not report.
+    unstated = None if result.kind == "published" else "none"
     settings["deviations"] = document["deviations"] or unstated
     return settings
 
@@ -174,8 +175,8 @@ def _flatten_settings(result: Result) -> dict[str, Any]:
 def _setting_lines(a: Result, b: Result) -> list[str]:
     """List the settings that differ.
 
-    A setting that only one side states is unknown for the other, and omitted. Run options are the
-    exception: if a measured run does not name one, it was not set.
+    A setting that only one side states is omitted, since it is unknown for the other. Options of
+    measured runs are the exception: one that is not stated was not set.
     """
     a_settings, b_settings = _flatten_settings(a), _flatten_settings(b)
     measured = a.kind == b.kind == "measured"
@@ -210,9 +211,10 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
     Returns:
         A table with the columns DIFFERENCE_COLUMNS. `a`, `b`, `difference` (a - b): percent, or a
             count. `low`, `high`: 95 % interval of the difference in percentage points, missing for
-            a count. `p`: two-sided, below 5 % exactly if the interval excludes 0. `test`: paired by
-            case if both have answers to the same questions, else as if independent. `note`: why two
-            values are not compared. Values that do not apply are missing.
+            a count. `p`: two-sided p-value, below 5 % exactly if the interval excludes 0. `test`:
+            the name of the test, which is paired if both have answers to the same questions, and
+            otherwise treats the scores as independent. `note`: why two values are not compared.
+            Values that do not apply are missing.
 
     Raises:
         BadInput: If the results are of different benchmarks.
@@ -240,7 +242,7 @@ def _metric_difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, 
     """Return the row of one metric (see `score_differences`)."""
     a_score, b_score = a.result.scores[name], b.result.scores[name]
     row: dict[str, Any] = {"metric": name, "a": a_score.value, "b": b_score.value}
-    # Scores of mostly silent models are not compared: the reason takes the place of the difference.
+    # Scores without a verdict are not compared: the reason takes the place of the difference.
     nonresponses = [
         (side, score.nonresponse) for side, score in (("A", a_score), ("B", b_score)) if score.nonresponse is not None
     ]
@@ -291,7 +293,7 @@ def _score_lines(a: Side, b: Side, all_metrics: bool) -> list[str]:
 
 
 def _is_count(metric: str) -> bool:
-    """Return True if a metric is a count."""
+    """Return True if the values of a metric are counts."""
     return metric_unit(metric) == "count"
 
 
@@ -307,7 +309,7 @@ def _paired_units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     if a_units is None or b_units is None:
         return None
     if any(side.result.method.generation.get("permute") for side in (a, b)):
-        # Letter frequencies refer to the letters as shown; units are in the question's own order.
+        # Letter frequencies are about the letters shown, but units use the original order.
         a_units = a_units[~a_units["metric"].str.startswith("share_")]
 
     return a_units, b_units
@@ -319,8 +321,8 @@ def _difference_test(
     """Test the difference of one metric.
 
     Returns:
-        `low`, `high`, `p`, `test`; empty if there is no test. A count has no interval, which would
-            be that of a share.
+        `low`, `high`, `p`, `test`; empty if there is no test. A count has no interval, because the
+            test's interval is that of a percentage.
     """
     if tables is None:
         if _is_count(metric):
@@ -331,7 +333,7 @@ def _difference_test(
         return {}
     try:
         test = paired_test(*tables, metric)
-    # No common cases for this metric.
+    # The two have different units for this metric.
     except BadInput:
         return {}
 
@@ -340,13 +342,13 @@ def _difference_test(
 
 
 def _format_difference_interval(low: float, high: float) -> str:
-    """Format a 95 % interval with enough decimals to stay on its side of 0."""
+    """Format a 95 % interval with enough decimals that rounding moves no end across 0."""
     digits = interval_decimals(low, high, 0.0)
     return f"95% interval {low:+.{digits}f} to {high:+.{digits}f}"
 
 
 def _format_p_value(p: float) -> str:
-    """Format a p-value; one just below 5 % is never rounded up to it."""
+    """Format a p-value; a value just below 5 % is not rounded up to 5 %."""
     if p < MIN_PRINTED_P:
         return f"p < {MIN_PRINTED_P:g}"
     # Rounding must not turn a significant difference into p = 0.05.
@@ -354,7 +356,7 @@ def _format_p_value(p: float) -> str:
 
 
 def _answer_lines(a: Side, b: Side) -> list[str]:
-    """Count the common questions, differing responses and choices, and list the first of these."""
+    """Count the answers that differ in text, choice or status, and list the first few choices."""
     assert a.answers is not None
     assert b.answers is not None
     if not _are_paired(a, b):
@@ -381,6 +383,6 @@ def _answer_lines(a: Side, b: Side) -> list[str]:
 
 
 def _format_answer(response: object, status: object) -> str:
-    """Return the start of a response, with its status if no choice was read."""
+    """Return the start of a response, followed by its status if no choice was read."""
     words = [repr(str(response)[:40])] if response else []
     return " ".join([*words, *([f"({status})"] if status != "answered" else [])])

@@ -1,7 +1,7 @@
-"""Find the questions that a submission is scored on, and whether the store's owner vouches for
-them.
+"""Find the dataset that a submission is scored on.
 
-See also: scoring (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
+A store's owner can vouch for datasets; others are flagged for review. See also: scoring
+(`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
 
 COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
-"""A full commit hash; branches and tags can move, so they are not accepted."""
+"""A full commit hash; branches and tags are not accepted, since they can move."""
 MAX_DATASET_BYTES = 64 << 20
-"""Maximum bytes of text in a dataset that a submission names; ProbMed has about 3 MB."""
+"""Maximum size of the texts of a dataset that a submission names; ProbMed's have about 3 MB."""
 
 
 @dataclass(frozen=True)
 class Dataset:
     """The questions of one split.
 
-    `is_vouched`: the store's owner vouches for them, by --data or by having released them (main, or
-    a tag). `partial`: what is missing from the official set; None if complete. `repo`, `revision`:
-    the source, as a result names it.
+    `is_vouched`: the store's owner vouches for the dataset, by giving it as --data or by having
+    released it (on main, or as a tag). `partial`: what is missing from the official set; None if it
+    is complete. `repo`, `revision`: the source, as a result names it.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Dataset:
     repo: str | None = None
     revision: str | None = None
     validated: bool | None = None
-    """True if a person has checked any of the questions; None if the dataset does not state it."""
+    """True if a person has checked any of the questions; None if the dataset does not say."""
 
     def benchmark(self, questions: pd.DataFrame, selection: str | None) -> Benchmark:
         """Return the `benchmark` record of a result on this dataset.
@@ -72,7 +72,7 @@ class Dataset:
 
 
 DatasetLookup = Callable[[Benchmark], Dataset]
-"""Finds the dataset of a submission's `benchmark` record. Raises BadInput if there is none."""
+"""Function from a submission's `benchmark` record to its dataset; BadInput if there is none."""
 
 
 def find_dataset(
@@ -85,10 +85,11 @@ def find_dataset(
 
     Args:
         benchmark: The `benchmark` record of the result; untrusted.
-        data: Trusted folders or Hub repositories, tried first; else the named revision on the Hub.
+        data: Trusted folders or Hub repositories, which are tried before the revision on the Hub
+            that the result names.
         owner: Owner of the store, whose released datasets are vouched for.
-        of_this_machine: The submitter is at this machine: a local folder that the result names is
-            accepted, and this machine's Hub token is used.
+        of_this_machine: True if the submitter is the user of this machine. A local folder that the
+            result names is then accepted, and the machine's Hub token is used.
 
     Raises:
         BadInput: If there is no such dataset, or it exceeds the limits.
@@ -99,7 +100,7 @@ def find_dataset(
     if dataset is not None:
         return dataset
     repo, revision = benchmark.repo or "", benchmark.revision or ""
-    # Only a full commit hash names the same content forever.
+    # Only a full commit hash always refers to the same content.
     if not is_repo_id(repo) or not COMMIT_HASH.fullmatch(revision):
         raise BadInput(
             f"does not name a dataset revision on the Hub (repo {clip(repo)}, revision "
@@ -107,9 +108,9 @@ def find_dataset(
         )
 
     try:
-        # A server must not use its own token: submissions may only name public datasets.
+        # A server must not use its own token, so that a submission can only name public datasets.
         with nullcontext() if of_this_machine else anonymous_access():
-            # Released by the store's owner: trusted, so its size is not checked.
+            # The store's owner is trusted, so the size of their releases is not checked.
             is_vouched = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
             if not is_vouched:
                 _check_sizes(repo, revision)
@@ -121,9 +122,8 @@ def find_dataset(
                 )
             return load_split(repository, benchmark.split, is_vouched)
     except Unavailable as error:
-        if (
-            of_this_machine or http_status(error) != 401
-        ):  # to anonymous requests the Hub answers 401 for missing repositories as well
+        # For an anonymous request, the Hub's 401 means a private or a missing repository.
+        if of_this_machine or http_status(error) != 401:
             raise
         raise BadInput(
             f"the dataset {repo} is not publicly readable at {revision[:12]}. Make it public, or "
@@ -139,7 +139,7 @@ def find_vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset |
         data: Folders or Hub repositories, all of them trusted.
 
     Raises:
-        Unavailable: If one cannot be read, which is not the submitter's fault.
+        Unavailable: If a dataset cannot be read, which is not the submitter's fault.
     """
     try:
         for location in data:
@@ -152,7 +152,7 @@ def find_vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset |
 
 
 def require_dataset(benchmark: Benchmark, data: str) -> Dataset:
-    """Return the dataset of --data. Raises BadInput if it lacks the submission's split."""
+    """Return the dataset given by --data. Raises BadInput if it lacks the submission's split."""
     dataset = find_vouched_dataset(benchmark, [data])
     if dataset is None:
         raise BadInput(
@@ -162,8 +162,9 @@ def require_dataset(benchmark: Benchmark, data: str) -> Dataset:
 
 
 def check_chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
-    """Return the dataset that a submitter chose. Raises BadInput if their answers are about
-    another.
+    """Return the dataset that a submitter selected on the Submit page.
+
+    Raises BadInput if the answers are about another dataset.
     """
     if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
         raise BadInput(
@@ -179,7 +180,7 @@ def load_split(repository: Repository, split: str, is_vouched: bool) -> Dataset:
     Args:
         repository: The opened dataset.
         split: Name of the split.
-        is_vouched: The store's owner vouches for it.
+        is_vouched: Whether the store's owner vouches for the dataset.
     """
     return Dataset(
         name=repository.name,
@@ -198,7 +199,7 @@ def load_split(repository: Repository, split: str, is_vouched: bool) -> Dataset:
 def _check_sizes(repo: str, revision: str) -> None:
     """Check the size of an untrusted dataset's texts before they are downloaded.
 
-    Without a text config, its images would have to be downloaded: refused as well.
+    A dataset without a config of texts is refused as well, since its images would be downloaded.
     """
     from huggingface_hub.hf_api import RepoFile
 
@@ -207,7 +208,7 @@ def _check_sizes(repo: str, revision: str) -> None:
     def tree() -> dict[str, int]:
         entries = connect().list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
         files = [entry for entry in entries if isinstance(entry, RepoFile)]
-        # The Hub knows the digest of a data file in LFS; one in plain git is downloaded for it.
+        # The Hub gives the digests of data files in LFS; those in plain git must be downloaded.
         in_git = [file for file in files if file.path.endswith(".parquet") and file.lfs is None]
         return {file.path: file.size for file in [*in_git, *files] if file in in_git or file.path.startswith(fetched)}
 

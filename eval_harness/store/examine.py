@@ -1,11 +1,11 @@
-"""Examine the exact bytes of a submission against trusted questions.
+"""Examine the files of a submission against trusted questions.
 
-This is the only function from bytes to verdict: `submit`, the Submit page and `verify` all call it
-before anything is proposed or added, and `verify` also on stored results. A submission contains no
-numbers that could be wrong; all are derived here.
+Every submission goes through `examine`: `submit`, the Submit page and `verify` all call it before
+anything is proposed or added, and `verify` also for stored results. A submission contains no scores
+that could be wrong; all of them are computed here.
 
-See also: the source of the bytes (`submit.py`), the questions (`dataset_lookup.py`), the
-consequences (`verification.py`).
+See also: making the files (`submit.py`), finding the questions (`dataset_lookup.py`), acting on the
+outcome (`verification.py`).
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ from eval_harness.store.submission import (
 )
 
 JUDGE_COLUMNS = ("question_id", "sample", "reply")
-"""Columns of judge.parquet that define what the judge replied."""
+"""Columns of judge.parquet that make up the content of a judge's reply."""
 
 
 def examine_in_sandbox(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
-    """Run `examine` in a process of its own, within the limits for answers to these questions.
+    """Call `examine` in a process of its own, within the limits for answers to these questions.
 
     Args:
         sent: The untrusted files.
         find: Looks up the dataset of the run's `benchmark` record.
 
     Raises:
-        BadInput: As `examine` does.
+        BadInput: See `examine`.
     """
     return sandbox.run_sandboxed(run_json_limits(_total_bytes(sent)), examine, sent, find)
 
@@ -92,23 +92,22 @@ def _total_bytes(sent: SubmittedFiles) -> int:
 
 
 def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
-    """Examine a submission: read its files, derive every number, and flag what a person should
-    review.
+    """Examine a submission: read its files, compute all scores, and flag what a person must review.
 
-    The rows that were read are written anew: `sent` of the returned submission has our own bytes
-    with the same rows, and only these are kept by a store.
+    The rows that were read are written anew: the files in `sent` of the returned submission have
+    the same rows, but were written by medprobe. A store keeps only these.
 
-    Reads untrusted files: call it only in the sandbox (`examine_in_sandbox`).
+    This function reads untrusted files, so call it only in the sandbox (`examine_in_sandbox`).
 
     Args:
         sent: The untrusted files.
         find: Looks up the dataset of the run's `benchmark` record.
 
     Returns:
-        The submission; everything that is wrong with it is in `problems`.
+        The submission, with everything that is wrong with it in `problems`.
 
     Raises:
-        BadInput: If nothing can be derived.
+        BadInput: If no scores can be computed.
     """
     run = parse_run(sent.run)
     stored_run, record_problems = run, list(run_problems(run))
@@ -117,18 +116,18 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
     try:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
-        # Limits follow from the dataset that run.json names, never from a size that a file claims.
+        # The limits depend on the dataset that run.json names, never on sizes stated in a file.
         limits, problems = (
             limits_for(len(dataset.questions), run.request.samples, _total_bytes(sent)),
             ProblemList(),
         )
         sandbox.tighten_limits(limits)
         rows = _UntrustedRows(ANSWERS_FILE, sent.answers, ANSWERS_SCHEMA, limits)
-        # Nothing is derived from reasoning, which may be most of a file.
+        # Reasoning, which may be most of a file, affects no score: do not keep it in memory.
         scored = ((location, {**row, "reasoning": None}) for location, row in rows)
         checked = check_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
         questions = _run_questions(run.benchmark, rows.question_ids, dataset)
-        # Do not trust run.json about which part of the dataset it asked: compute and store our own.
+        # Which part of the dataset was asked is computed, not taken from run.json.
         selection = describe_asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
         run, stored_run = _with_selection(run, selection), _with_selection(stored_run, selection)
         answers = answer_frame(checked)
@@ -136,7 +135,7 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
             None if sent.judge is None else _UntrustedRows(JUDGE_FILE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_COLUMNS)
         )
         replies = _judge_replies(run, judged, answers, problems)
-        # Never keep untrusted bytes: another reader may parse them differently, hang, or lose rows.
+        # Untrusted bytes are never kept: other readers might parse them differently, or hang.
         rewritten = SubmittedFiles(
             stored_run.to_json().encode(),
             rows.written(),
@@ -145,7 +144,7 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
         key = compute_derivation_key(rewritten, fingerprint_questions(questions), digest_facets(questions))
         derived = derive(run, answers, questions, replies, key)
         record_problems += baseline_mismatches(run, questions, answers)
-    # Not the submitter's fault: try again later instead of refusing.
+    # Not the submitter's fault, so the submission is not refused.
     except Unavailable:
         raise
     except BadInput as error:
@@ -186,12 +185,12 @@ def read_sent(folder: Path) -> SubmittedFiles:
 
 
 def parse_run(content: bytes) -> RunRecord:
-    """Parse a run.json strictly: no duplicate keys, at most MAX_RUN_BYTES.
+    """Parse a run.json, without duplicate keys and with at most MAX_RUN_JSON_BYTES.
 
     Raises:
         BadInput: If it is invalid.
     """
-    # Before parsing: JSON can take many times its size in memory.
+    # Checked before parsing, as parsed JSON can take many times its size in memory.
     if len(content) > MAX_RUN_JSON_BYTES:
         raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN_JSON_BYTES:,} are read")
     try:
@@ -207,11 +206,11 @@ def parse_run(content: bytes) -> RunRecord:
 class _UntrustedRows:
     """The rows of an untrusted Parquet file with exactly the columns of `schema`.
 
-    They are read once; on the way, each row is hashed and written anew.
+    They can be iterated over once; meanwhile each row is hashed and written anew.
 
     Attributes:
         digest_columns: The columns that the digest covers.
-        question_ids: Ids of the questions of the rows read so far.
+        question_ids: Ids of the questions in the rows read so far.
     """
 
     def __init__(
@@ -250,7 +249,7 @@ class _UntrustedRows:
             yield f"{self.name}, row {number}", row
 
     def _as_kept(self, row: Record) -> Record:
-        """Normalize a row, and record its question and digest."""
+        """Normalize a row, and remember its question and digest."""
         if not isinstance(row["question_id"], str):
             raise BadInput(f"{self.name}: a row has no question_id")
         # Null and the empty text are the same answer.
@@ -261,15 +260,14 @@ class _UntrustedRows:
         return row
 
     def digest(self) -> str:
-        """Return the digest of the rows, independent of their order."""
-        # Sorted, so that the order of rows does not matter.
+        """Return the digest of the rows, whatever their order."""
         return hashlib.sha256(b"".join(sorted(self._digests))).hexdigest()
 
     def written(self) -> bytes:
         """Return the rewritten file.
 
         Raises:
-            BadInput: If it exceeds the limits, within which it has to be read again later.
+            BadInput: If it exceeds the limits, which apply whenever it is read again.
         """
         content = self._sink.getvalue()
         self._check_size(content)
@@ -286,7 +284,7 @@ class _UntrustedRows:
 def _judge_replies(
     run: RunRecord, judged: _UntrustedRows | None, answers: pd.DataFrame, problems: ProblemList
 ) -> pd.DataFrame | None:
-    """Return the judge's replies; a duplicate, or one about an unknown answer, is a problem."""
+    """Return the judge's replies; report duplicates and replies that belong to no answer."""
     if judged is None:
         return None
     if run.method.judge is None:
@@ -309,9 +307,9 @@ def _answers_digest(rows: _UntrustedRows, judged: _UntrustedRows | None) -> str:
 
 
 def _run_questions(claimed: Benchmark, question_ids: set[str], dataset: Dataset) -> pd.DataFrame:
-    """Return the questions of a run. Raises BadInput if its statements about them are wrong."""
+    """Return the questions of a run. Raises BadInput if its `benchmark` record contradicts them."""
     questions = dataset.questions
-    # A run on a part is scored on the questions that it answered.
+    # A run on a part of the dataset is scored on the questions that it answered.
     if claimed.selection is not None:
         questions = questions[questions["question_id"].isin(question_ids)].reset_index(drop=True)
     problems = list(_benchmark_problems(claimed, dataset, questions))
@@ -326,7 +324,7 @@ def _with_selection(run: RunRecord, selection: str | None) -> RunRecord:
 
 
 def _benchmark_problems(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
-    """Yield every contradiction between a run's `benchmark` record and the dataset."""
+    """Yield every contradiction between a run's `benchmark` record and its dataset."""
     if questions.empty:
         yield "does not answer any question of the dataset"
         return
@@ -347,9 +345,9 @@ def _benchmark_problems(claimed: Benchmark, dataset: Dataset, questions: pd.Data
 def _dataset_flags(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
     """Flag a dataset that needs review.
 
-    Flagged are a dataset that the owner does not vouch for; questions taken from another repository
-    or from an unreleased commit (only texts are compared; the images may differ); and cases that
-    were asked only in part.
+    Flagged are a dataset that the store's owner does not vouch for, a run on another repository or
+    an unreleased commit (only texts are compared, so its images may differ), and cases of which
+    only some questions were asked.
     """
     if not dataset.is_vouched and not is_released_set(
         dataset.family, claimed.split, fingerprint_questions(dataset.questions)
@@ -359,20 +357,18 @@ def _dataset_flags(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame
 
     is_same = (claimed.repo, claimed.revision) == (dataset.repo, dataset.revision)
     if dataset.is_vouched and claimed.repo is not None and not is_same and not _is_other_release(claimed, dataset):
-        # The same sentence in every such case: it must not reveal which datasets a verifier has.
+        # The same sentence in all these cases, so as not to reveal which datasets a verifier has.
         yield (
-            f"claims to be asked from {clip(claimed.repo)} at {clip(claimed.revision)}, which the "
-            "store's owner does not vouch for: its questions are the same, its images were not "
-            "compared"
+            f"claims that its questions come from {clip(claimed.repo)} at {clip(claimed.revision)}, "
+            "which the store's owner does not vouch for: the questions are the same, but the "
+            "images were not compared"
         )
 
     yield from split_case_flags(questions, dataset.questions)
 
 
 def _is_other_release(claimed: Benchmark, dataset: Dataset) -> bool:
-    """Return True if a run names another commit of the vouched repository that its owner
-    released.
-    """
+    """Return True if a run names another commit of the vouched repository, which was released."""
     names_commit = claimed.repo == dataset.repo and dataset.revision is not None and claimed.revision is not None
     return names_commit and is_released(str(dataset.repo), str(claimed.revision))
 
@@ -380,7 +376,7 @@ def _is_other_release(claimed: Benchmark, dataset: Dataset) -> bool:
 def _notes(
     run: RunRecord, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result
 ) -> Iterator[str]:
-    """Yield what the submitter should know: no score, missing answers, a corrected key, a judge."""
+    """Yield notes for the submitter on nonresponse, missing answers, a corrected key, a judge."""
     main_score, expected_count = headline_score(result), len(questions) * run.request.samples
     if isinstance(main_score, NoScore) and main_score.nonresponse is not None:
         yield str(main_score)

@@ -1,9 +1,9 @@
-"""Results store in a folder: submissions are added atomically, and existing files never change.
+"""Add submissions to a results store in a folder, and compare them with its results.
 
-Only `curate withdraw` removes files. `STORE/results/<benchmark>/<model>/<run_id>/` contains the
-files that were sent, what was derived from them, and the store's own records (`acceptance.py`);
-`STORE/questions/<fingerprint>.parquet` contains the scored questions, from which results are
-derived again.
+A submission is added atomically, and adding never changes existing files; only `curate withdraw`
+removes any. `STORE/results/<benchmark>/<model>/<run_id>/` contains the sent files, the derived
+files, and the store's own records (`acceptance.py`). `STORE/questions/<fingerprint>.parquet`
+contains the questions, so that results can be derived again.
 
 See also: what may be added (`submit.py`).
 """
@@ -42,29 +42,29 @@ from eval_harness.store.submission import Submission
 
 
 def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:
-    """Add a submission with everything derived from it. Adding it twice is not an error.
+    """Add a submission and everything derived from it; adding it twice is not an error.
 
-    Its questions are stored as well if the store's owner vouches for them.
+    The questions are stored as well, if the store's owner vouches for them.
 
     Args:
         store: Folder of the store; created if missing.
         submission: An examined submission without problems.
-        acceptance: The store's record of it.
+        acceptance: The store's record of the submission.
 
     Returns:
         The result's folder, and whether it is new.
 
     Raises:
         BadInput: If the store cannot be written, is a folder within a store, or has something else
-            at the submission's path; also for questions about a withdrawn patient (the list beside
-            the store, `curate withdraw --stores`).
+            at the submission's path; also if the questions are about a withdrawn patient, listed
+            next to the store by `curate withdraw --stores`.
     """
     target = store / submission.folder
     if any(has_groups(content, read_withdrawn_ids(store)) for content in submission.questions_file().values()):
         raise BadInput(
             f"--to {store}: a patient of these questions has withdrawn. Reduce the run with "
-            "`medprobe curate withdraw SET --group GROUP --runs RUNS`, or run the dataset as it is "
-            "now."
+            "`medprobe curate withdraw SET --group GROUP --runs RUNS`, or evaluate the model on "
+            "the current dataset."
         )
 
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
@@ -78,7 +78,7 @@ def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -
                 _add_once(store / path, content, staging)
             for path, content in (submission.files() | submission.derived_files()).items():
                 _write_synced(staging / Path(path).name, content)
-            # The rename below publishes all files at once.
+            # All files are staged before the rename, which makes them visible at once.
             _write_synced(staging / ACCEPTANCE, acceptance.to_bytes())
             target.parent.mkdir(parents=True, exist_ok=True)
             return str(target), _move_into_place(staging, target)
@@ -87,7 +87,7 @@ def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -
 
 
 def has_groups(questions: bytes, groups: Set[str]) -> bool:
-    """Return True if any question of a questions file is about one of these groups."""
+    """Return True if any question of a questions file belongs to one of these groups (patients)."""
     frame = table_to_frame(questions)
     return "group" in frame and bool(frame["group"].isin(groups).any())
 
@@ -100,27 +100,28 @@ def duplicate_flags(
     pending: Mapping[str, tuple[str, Digests]] | None = None,
     published: PublishedNames | None = None,
 ) -> list[str]:
-    """Flag what is suspicious about a submission next to the stored results.
+    """Flag what is suspicious about a submission in comparison with the stored results.
 
-    Flags answers that (nearly) equal those of another result, errors or a score unlike all others,
-    and a confusingly similar name. Reruns and checkpoints of one account may agree, and so may an
-    arm and its run; an account's withdrawn results may not come back.
+    Flagged are answers that equal or nearly equal those of another result, errors or a score unlike
+    all others, and a confusingly similar name. An account's own results may agree with each other
+    if they are reruns, checkpoints, or a run and its arms. A withdrawn result must not be submitted
+    again.
 
     Args:
         store: Folder of the store.
         submission: The examined submission.
         account: The submitter, if known.
-        fetch: Downloads a file of a result. Texts are fetched only for results with similar
-            choices.
-        pending: Name -> (account, digests) of submissions that were sent earlier and are still
-            open.
+        fetch: Downloads a file of a result, if the store is not a local folder. Texts are fetched
+            only for results with similar choices.
+        pending: Name -> (account, digests) of older submissions that are still open.
         published: Model names in papers.
 
     Returns:
         One line per flag.
     """
     result, digests, flags = submission.result, submission.digests, []
-    is_model = result.model.responder == "model"  # all runs of a baseline have the same answers
+    # All runs of a baseline have the same answers, so only models are compared.
+    is_model = result.model.responder == "model"
     name_skeleton, names, own_skeletons = skeleton(result.model.name), set(), set()
     peers: dict[str, pd.Series] = {}
 
@@ -134,7 +135,7 @@ def duplicate_flags(
             acceptance = read_acceptance(path.parent)
             same_account = acceptance is not None and account == acceptance.account
             other_skeleton = skeleton(other_result.model.name)
-            # Names count even if the answers below are not compared.
+            # Names are collected even from results whose answers are not compared below.
             own_skeletons.update([other_skeleton] if same_account else [])
             names.update([] if same_account else [other_result.model.name])
             if (
@@ -162,7 +163,8 @@ def duplicate_flags(
             similarity_text = describe_similarity(
                 digests, other_digests, partial(_fetch_text_digests, path.parent, fetch), withdrawn
             )
-            # Checkpoints of one account may agree in most answers, but not word for word in all.
+            # Checkpoints of one account may agree in most choices, but not in the text of every
+            # response.
             if similarity_text and (not same_account or withdrawn or "every response" in similarity_text):
                 flags.append(f"{similarity_text} {name}{', which was withdrawn' if withdrawn else ''}")
             if not same_account and not withdrawn and other_result.method.image == "real":
@@ -185,15 +187,16 @@ def duplicate_flags(
 
 
 def _peer_flags(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[str]:
-    """Flag the scores and errors of a submission against those of others on most of its
-    questions.
+    """Flag a submission whose score or errors are unlike those of its peers.
+
+    Peers are other accounts' results on most of the same questions.
     """
     digests, result = submission.digests, submission.result
     right = correct_shares(digests, digests)
     if right.empty:  # nothing was delivered, or no key is known
         return iter(())
     table = pd.DataFrame({name: shares.reindex(right.index) for name, shares in peers.items()}, index=right.index)
-    # Peers that answered few of these questions say little about them.
+    # Results on few of these questions say little about them.
     table = table.loc[:, table.notna().mean() > 0.5]
     expected_answers = result.benchmark.questions * (result.method.samples or 1)
     correct = int((digests["choices"] == digests["key"]).sum())
@@ -207,7 +210,7 @@ def _fetch_text_digests(folder: Path, fetch: Callable[[Path], object]) -> Digest
 
 
 def _add_once(path: Path, content: bytes, staging: Path) -> None:
-    """Write a file atomically unless it exists."""
+    """Write a file atomically, unless it already exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_synced(staging / path.name, content)
@@ -232,7 +235,8 @@ def _move_into_place(staging: Path, target: Path) -> bool:
             raise
     else:
         return True
-    if not (target / ANSWERS_FILE).is_file():  # the folder's name is a digest of request and answers
+    # A folder of this name with answers has the same ones: the name contains their digest.
+    if not (target / ANSWERS_FILE).is_file():
         raise BadInput(
             f"{target}: contains something else. A store only grows; remove that folder by hand to replace it."
         )

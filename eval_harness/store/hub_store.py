@@ -1,7 +1,7 @@
-"""Results store in a dataset repository on the Hub.
+"""Submit to a results store in a dataset repository on the Hub.
 
-A submission is one pull request that only adds files; a result that the store's owner reproduced is
-one commit.
+A submission is a pull request that only adds files; a result that the store's owner reproduced is a
+commit to main.
 
 See also: what may be submitted (`submit.py`), verifying pull requests (`pull_requests.py`).
 """
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from eval_harness.store.submission import Submission
 
 COMMIT_TRIES = 12
-"""Attempts for a commit to main: others commit to the same branch, so it is retried on top of
-theirs.
-"""
+"""Maximum attempts for a commit to main, since others may commit to it at the same time."""
 
 
 def open_submission_pull(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
     """Open a pull request that adds the files of a submission.
 
     Files that are already in the store, or in an open pull request of this account, are not
-    proposed again. Each attempt looks first, so that a commit whose response was lost is found
-    instead of repeated.
+    proposed again. Every attempt checks this first, so that a commit whose response was lost is
+    found instead of repeated.
 
     Args:
         repo_id: The store, ORG/NAME.
@@ -69,9 +67,7 @@ def open_submission_pull(repo_id: str, submission: Submission, token: str | None
 
 
 def _existing_location(api: HfApi, repo_id: str, account: str, folder: str, files: dict[str, bytes]) -> str | None:
-    """Return the URL of these files if they are on main, or in an open pull request of this
-    account.
-    """
+    """Return the URL of these files if they are on main or in this account's open pull requests."""
     head = api.repo_info(repo_id, repo_type="dataset").sha
     if head and has_submission(api, repo_id, head, files):
         return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
@@ -115,7 +111,7 @@ def commit_submission(repo_id: str, submission: Submission, with_questions: bool
                 description,
             )
         except Exception as error:
-            # 403: no write access. Anything else is not about permissions.
+            # 403 means that the account has no write access.
             if http_status(error) != 403:
                 raise
             raise BadInput(
@@ -135,10 +131,11 @@ def commit_to_main(
     message: str,
     description: str = "",
 ) -> bool:
-    """Commit files to main as it is now. Safe to repeat.
+    """Commit files to main as it is now; calling this again does no harm.
 
-    Retried on top of what others commit in between; each attempt looks first, so that the commit is
-    never made twice. Raises whatever the Hub's client raises.
+    If others commit in between, the commit is retried on top of theirs. Every attempt first checks
+    whether main already has the files, so that they are never committed twice. Errors of the Hub's
+    client are passed on.
 
     Args:
         api: The Hub's client.
@@ -173,14 +170,14 @@ def commit_to_main(
 def list_open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
     """Yield the open pull requests of a repository, newest first.
 
-    The Hub's filters are applied again here: a closed pull request mistaken for an open one would
-    lose a submission.
+    The Hub is asked for open ones only, and the answer is checked: if a closed pull request were
+    taken for an open one, a submission would be lost.
 
     Args:
         api: The Hub's client.
         repo_id: The repository.
-        author: Only pull requests of this account.
-        kind: Type of the repository.
+        author: Account whose pull requests are listed; None lists those of all accounts.
+        kind: Type of the repository, "dataset" or "model".
     """
     listed = api.get_repo_discussions(
         repo_id,
@@ -197,7 +194,7 @@ def list_open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: s
 def pull_title(folder: str) -> str:
     """Return the title of the pull request that adds a folder.
 
-    Unique per folder, and within the Hub's limit of 200 characters.
+    It is unique for each folder, and within the Hub's limit of 200 characters.
     """
     title = f"Add {folder}"
     return title if len(title) <= 200 else f"{title[:180]} {hashlib.sha256(folder.encode()).hexdigest()[:12]}"
@@ -217,9 +214,10 @@ def _description(submission: Submission) -> str:
 
 
 def has_submission(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
-    """Return True if a revision has a submission at these paths.
+    """Return True if a revision contains a submission with these paths.
 
-    Its run and answers are sufficient: the folder's name is a digest of request and answers.
+    Only the paths of run and answers are looked for, and not their content: the folder's name
+    contains a digest of both.
 
     Args:
         api: The Hub's client.
@@ -232,7 +230,7 @@ def has_submission(api: HfApi, repo_id: str, revision: str, files: Iterable[str]
 
 
 def find_files(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
-    """Return those of the paths that exist in a revision."""
+    """Return the paths that exist in a revision, with what the Hub knows about each file."""
     from huggingface_hub.hf_api import RepoFile
 
     path_infos = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")

@@ -1,10 +1,10 @@
-"""`medprobe publish-score`: publish a score as the Hub's `.eval_results/*.yaml`.
+"""`medprobe publish-score`: publish a score in the Hub's `.eval_results/*.yaml` format.
 
-It is proposed as one pull request to the model's repository. The format has no fields for interval,
-n or prompt: they go into the notes. A dataset's eval.yaml declares one metric per task
-(`dataset_builders/contents/eval_yaml.py`), and only that metric is written. The score is recomputed
-from the answers, against the dataset as the Hub has it now. Publishing the same score twice yields
-one pull request; another score of the same run updates it.
+The file is proposed in a pull request to the model's repository. The format has no fields for
+interval, n and prompt, so they go into the notes. A dataset's eval.yaml declares one metric per
+task (`dataset_builders/contents/eval_yaml.py`), and only these metrics are written. The score is
+recomputed from the answers, against the dataset as it is on the Hub now. Publishing the same score
+twice yields one pull request; another score of the same run updates it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
 
 SOURCE_NAME = "answers and scores (medprobe)"
-"""Link text of the source of an entry."""
+"""Text of the link to an entry's source."""
 
 
 def eval_result_entries(
@@ -51,12 +51,12 @@ def eval_result_entries(
     Args:
         result: The result.
         dataset: The dataset on the Hub.
-        tasks: Task ids of the dataset's eval.yaml.
+        tasks: Task ids in the dataset's eval.yaml.
         source: URL of the answers.
 
     Raises:
-        BadInput: If the result is not of a complete official set, or no task declares a metric that
-            it has.
+        BadInput: If the result is not of a complete official set, or has none of the metrics that
+            the tasks declare.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
@@ -97,7 +97,7 @@ def eval_result_entries(
 
 
 def _check_complete(result: Result) -> None:
-    """Raise BadInput unless the result is a measured score of a complete official set."""
+    """Raise BadInput unless the result was measured on a complete official set."""
     benchmark = result.benchmark
     reasons = (
         (benchmark.origin == "phantom", "phantoms"),
@@ -151,7 +151,7 @@ def entries_to_yaml(entries: list[dict[str, Any]]) -> bytes:
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """A file of a model's repository: its path, content, and entries."""
+    """A file for a model's repository: its path, content, and entries."""
 
     path: str
     content: bytes
@@ -159,12 +159,12 @@ class ScoreFile:
 
 
 def build_score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
-    """Build the score file of a run folder, or of a result as a store has it.
+    """Build the score file of a run folder, or of a result's folder in a store.
 
     Args:
         run: The folder.
         dataset: The dataset on the Hub whose tasks are used, ORG/NAME.
-        store: Results store on the Hub that has the answers; the entry's source links there.
+        store: Results store on the Hub that contains the answers; the entries link to it.
 
     Raises:
         BadInput: If the answers are not to this dataset's questions; the run is partial, custom or
@@ -184,7 +184,8 @@ def build_score_file(run: Path, dataset: str, store: str | None = None) -> Score
         "repo": dataset_split.repo,
         "revision": dataset_split.revision,
     }
-    if read_run(run).benchmark.origin == "phantom":  # even if the dataset of the same questions claims otherwise
+    # Phantoms stay phantoms, even if a dataset with the same questions claims to be something else.
+    if read_run(run).benchmark.origin == "phantom":
         benchmark_update["origin"] = "phantom"
     result = submission.result.model_copy(
         update={"benchmark": submission.result.benchmark.model_copy(update=benchmark_update)}
@@ -196,9 +197,7 @@ def build_score_file(run: Path, dataset: str, store: str | None = None) -> Score
 
 
 def _file_stem(result: Result) -> str:
-    """Return the file's name: each variant (method, worked examples) has its own, as the Hub
-    requires.
-    """
+    """Return the file's name without suffix, which differs by method and number of examples."""
     method = result.method
     variant = "" if method.name == "mc" else f"-{method.name}"
     return f"{result.benchmark.name}{variant}{f'-{method.shots}-shot' if method.shots else ''}"
@@ -220,7 +219,7 @@ def _task_ids(dataset: str, revision: str | None) -> list[str]:
 
 
 def _stored_url(store: str, folder: str) -> str:
-    """Return the URL of a result in a store. Raises BadInput if the store does not have it."""
+    """Return the URL of a result in a store. Raises BadInput if the store does not contain it."""
     check_repo_id(store)
     api = connect()
     with hub_errors(store, "look for the result"):
@@ -239,14 +238,15 @@ def _stored_url(store: str, folder: str) -> str:
 def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     """Propose the file to the model's repository.
 
-    A file that main or an open pull request of this account already has is not proposed again.
+    A file that is already on main, or in an open pull request of this account, is not proposed
+    again.
 
     Args:
         file: The file to add.
         model: The model's repository, ORG/NAME.
 
     Returns:
-        The URL, and what was done: "opened", "updated" or "there".
+        The URL, and what was done: "opened", "updated" or, if the file was already there, "there".
 
     Raises:
         BadInput: If there is no token or no such repository, or the Hub refuses or cannot be
@@ -262,14 +262,14 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     def look() -> tuple[str, str] | None:
         if _fetch_if_present(api, model, "main", file.path) == file.content:
             return f"{api.endpoint}/{model}/blob/main/{file.path}", "there"
-        # The file is already proposed: nothing to do.
+        # The same file may already be proposed.
         for pull in own_pulls():
             if _fetch_if_present(api, model, f"refs/pr/{pull.num}", file.path) == file.content:
                 return pull.url, "there"
         return None
 
     def propose() -> tuple[str, str]:
-        # An earlier score of this run: update its pull request instead of opening a second one.
+        # If an earlier score was proposed, update its pull request instead of opening another.
         for pull in own_pulls():
             commit_files(api, model, files, title, "model", revision=f"refs/pr/{pull.num}")
             return pull.url, "updated"
@@ -291,6 +291,6 @@ def _fetch_if_present(api: HfApi, repo_id: str, revision: str, path: str, kind: 
 
 
 def _description(file: ScoreFile) -> str:
-    """Return the description of the pull request: one line per entry."""
+    """Return the description of the pull request, with one line per entry."""
     lines = [f"- {entry['dataset']['task_id']}: {entry['value']} ({entry['notes']})" for entry in file.entries]
     return "\n".join(["Computed by medprobe from the answers:", *lines])

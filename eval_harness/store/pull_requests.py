@@ -1,12 +1,13 @@
-"""Pull requests to a results store on the Hub: examine, comment, and add those without problems.
+"""Verify pull requests to a results store on the Hub: examine, comment, and add the valid ones.
 
-A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, nothing
-else. The files are downloaded from one commit; if they are clean, their rewritten rows and what was
-derived from them are committed to main in one commit, and the pull request is commented on and
-closed. It is never merged, since a merge could include a later push. Idempotent, also in parallel:
-if the files are already on main, the pull request is just closed.
+A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, or a
+withdrawal or note, and nothing else. The files are downloaded from one commit and examined. If they
+are valid, the rows that were read and the derived files are committed to main in one commit, and
+the pull request gets a comment and is closed. It is never merged, since a merge could include a
+later push. Verifying twice, even in parallel, does no harm: if the files are already on main, the
+pull request is just closed.
 
-See also: what is examined (`examine.py`).
+See also: examining a submission (`examine.py`).
 """
 
 from __future__ import annotations
@@ -64,17 +65,18 @@ SUBMISSION_PATH = re.compile(
     rf"({'|'.join(re.escape(name) for name in SUBMITTED_FILES)})",
     re.ASCII,
 )
-"""Path of a submitted file: the result's folder and the file name."""
+"""Path of a submitted file; its groups are the result's folder and the file's name."""
 CLOSED_STATUSES = ("closed", "merged")
 """Hub statuses of a pull request that is no longer open."""
 READ_SECONDS_BY_ROUND = (2.0, 25.0, math.inf)
-"""Seconds for reading one submission in each round of `verify --all`: slow ones do not delay fast
-ones.
+"""Time for reading a submission in each round of `verify --all`, in seconds.
+
+Slow submissions are left to later rounds, so that they do not delay fast ones.
 """
 MIN_COMPARE_SECONDS = 30.0
-"""Minimum seconds for reading the older submissions that one is compared with."""
+"""Minimum time for reading the older submissions with which one is compared, in seconds."""
 Outcome = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
-"""Status of a verified pull request or stored result."""
+"""What became of a pull request, or of a stored result, that was verified."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,9 @@ class VerifyResult:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-    """What the store's owner can do next. It names their paths and datasets: never put it in a
-    comment.
+    """Commands with which the store's owner can go on.
+
+    They contain the owner's paths and datasets, so they must never be put in a comment.
     """
 
     def __str__(self) -> str:
@@ -97,7 +100,7 @@ class VerifyResult:
 
 @dataclass(frozen=True)
 class AddedFiles:
-    """The files that a pull request adds, as of its commit `head`."""
+    """The files that a pull request adds with its commit `head`."""
 
     head: str
     folder: str
@@ -107,7 +110,7 @@ class AddedFiles:
 
 
 class SubmissionRefused(Exception):
-    """A pull request is refused, with every problem found."""
+    """Raised to refuse a pull request; `problems` are all that were found."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -128,13 +131,11 @@ class PullRequests:
     with_questions: bool = False
     published: PublishedNames | None = None
     read_seconds: float = math.inf
-    """Seconds for reading one submission; a slower one raises Unavailable, which is not
-    a verdict.
-    """
+    """Time for reading a submission; a slower one raises Unavailable, which is not a verdict."""
     skips_refused: bool = False
-    """Do not examine a refused pull request again before its next push."""
+    """Whether to skip a pull request that was refused and has not been pushed to since."""
     _digests_by_head: dict[str, Digests | None] = field(default_factory=dict)
-    """Head commit -> digests of its answers; None if it was refused, or is of another benchmark."""
+    """Head commit -> digests of its answers; None if they are not to be compared."""
     _slow_heads: set[str] = field(default_factory=set)
     """Head commits that could not be read in time."""
 
@@ -143,11 +144,11 @@ class PullRequests:
 
         Args:
             number: Number of the pull request.
-            accepted: The commit whose flags a person has reviewed. It is added in spite of them; if
-                it is refused, no comment is made.
+            accepted: The commit whose flags a person has reviewed, and which is added in spite of
+                them. No comment is made if it is refused after all.
 
         Raises:
-            BadInput: If the Hub denies access, or the pull request has another commit by now.
+            BadInput: If the Hub denies access, or something was pushed after `accepted`.
         """
         target = f"{self.repo}@{number}"
         with hide_progress_bars(), hub_errors(self.repo, f"verify pull request {number}", self.account):
@@ -155,7 +156,7 @@ class PullRequests:
             if details.status in CLOSED_STATUSES:
                 return VerifyResult(target, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
-            # A push after the review must be reviewed again.
+            # Anything that was pushed after the review must be reviewed, too.
             if accepted is not None and head != accepted:
                 raise BadInput(
                     f"{target}: its commit is now {head}, not {clip(accepted)}. Review what was "
@@ -173,7 +174,7 @@ class PullRequests:
                 return result if accepted else self._comment(details, head, result)
 
     def refuse(self, number: int, reason: str) -> VerifyResult:
-        """Comment the reason and close a pull request.
+        """Close a pull request with the reason as a comment.
 
         Args:
             number: Number of the pull request.
@@ -196,7 +197,7 @@ class PullRequests:
             )
 
     def _details(self, number: int) -> DiscussionWithDetails:
-        """Return a pull request's details. Raises BadInput for a discussion."""
+        """Return the details of a pull request. Raises BadInput if the number is a discussion's."""
         details = with_retries(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
         if not details.is_pull_request:
             raise BadInput(f"{self.repo}@{number}: a discussion, not a pull request.")
@@ -207,7 +208,7 @@ class PullRequests:
         return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
 
     def _added(self, head: str) -> AddedFiles:
-        """Return the files that the pull request adds to the commit of main that it is based on.
+        """Return the files that the pull request adds to the commit on main that it is based on.
 
         Raises:
             SubmissionRefused: If it changes or deletes anything.
@@ -220,8 +221,8 @@ class PullRequests:
 
         on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
         commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
-        # The newest commit of the pull request that is on main: compare with it, not with main's
-        # head.
+        # The newest of these commits that is also on main. Comparing with main's head instead would
+        # show what others have added since as deleted.
         base = next((commit.commit_id for commit in commits if commit.commit_id in on_main), None)
         base_files, head_files = tree(base) if base else {}, tree(head)
         problems = [f"deletes {clip(path, 200)}" for path in base_files if path not in head_files]
@@ -240,14 +241,14 @@ class PullRequests:
 
     @staticmethod
     def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
-        """Return the folder of the one result that these files make.
+        """Return the folder of the one result to which these files belong.
 
         Args:
             new: The added files by path.
             problems: Problems found so far.
 
         Raises:
-            SubmissionRefused: If there are problems, or the files make no result or several.
+            SubmissionRefused: If there are problems, or the files are not those of one result.
         """
         matches = {path: SUBMISSION_PATH.fullmatch(path) for path in new}
         problems = problems + [
@@ -282,11 +283,11 @@ class PullRequests:
         return folder
 
     def _files(self, added: AddedFiles) -> dict[str, bytes]:
-        """Download the added files. Raises BadInput if a size is not the one that the Hub lists."""
+        """Download the added files. Raises BadInput if a size is not the one that was listed."""
         files = {}
         for path, entry in added.entries.items():
             files[path] = with_retries(partial(fetch_file, self.api, self.repo, added.head, path))
-            # Size limits were checked on the listed sizes.
+            # The limits were checked for the listed sizes.
             if entry.size != len(files[path]):
                 raise BadInput(f"{self.repo}: the Hub sent {path} with another size than it lists. Run this again.")
         return files
@@ -296,7 +297,7 @@ class PullRequests:
 
         Raises:
             Unavailable: If reading takes longer than `read_seconds`.
-            SubmissionRefused: If nothing can be derived.
+            SubmissionRefused: If no scores can be derived.
         """
         files = self._files(added)
         sent = SubmittedFiles(
@@ -308,8 +309,9 @@ class PullRequests:
                     sent, partial(find_dataset, data=self.data, owner=self.repo.split("/")[0])
                 )
         except Unavailable:
+            # A timeout is not a verdict, so the pull request is not refused.
             self._slow_heads.add(added.head)
-            raise  # a timeout is not a verdict
+            raise
         except BadInput as error:
             raise SubmissionRefused(str(error)) from None
 
@@ -322,11 +324,11 @@ class PullRequests:
         """Act on a pull request that adds a result: refuse it, ask for review, or add it."""
         began, author = time.monotonic(), str(details.author)
         submission = self._examined(added, self.read_seconds)
-        # A copy takes about as long to read as its original: do not wait much longer for older
-        # submissions.
+        # Reading a copy takes about as long as reading its original, so there is no need to wait
+        # much longer for any older submission.
         compare_seconds = max(MIN_COMPARE_SECONDS, 5 * (time.monotonic() - began))
         self._digests_by_head[added.head] = submission.digests
-        # The folder follows from the content; a submitter cannot choose it.
+        # The content determines the folder; a submitter cannot choose it.
         if submission.folder != added.folder:
             submission.problems.append(
                 f"is in {clip(added.folder, 200)}, but its run.json and answers belong in "
@@ -371,7 +373,7 @@ class PullRequests:
         return self._close(details, added.head, VerifyResult(target, "added", notes=(*notes, *flags)))
 
     def _note(self, target: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
-        """Add a withdrawal or a note by the result's submitter or the store's owner."""
+        """Add a withdrawal or note, if it is by the result's submitter or the store's owner."""
         path, main = str(added.note), str(self._head())
         content = self._files(added)
         if with_retries(lambda: find_files(self.api, self.repo, main, [path])):
@@ -392,7 +394,7 @@ class PullRequests:
         return self._close(details, added.head, VerifyResult(target, "added", notes=(f"added {path}",)))
 
     def _commands(self, target: str, head: str) -> tuple[str, str]:
-        """Return the commands that add or close a flagged pull request, ready to copy."""
+        """Return the commands with which the owner adds or closes a flagged pull request."""
         options = [word for data in self.data for word in ("--data", data)]
         options += ["--with-questions"] if self.with_questions else []
         return (
@@ -401,10 +403,11 @@ class PullRequests:
         )
 
     def _duplicates(self, submission: Submission, author: str, older: dict[str, tuple[str, Digests]]) -> list[str]:
-        """Flag near-copies of results on main and of older pull requests, and lookalike names."""
+        """Return the flags from comparing with results on main and older pull requests."""
         prefix, main = f"results/{submission.result.benchmark.name}", self._head()
         patterns = [f"{prefix}/*/*/{name}" for name in (RESULT_FILE, ACCEPTANCE, WITHDRAWN)]
-        folder = Path("no such store")  # for a repository without commits
+        # A repository without commits has nothing to compare with.
+        folder = Path("no such store")
         if main is not None:
             download = partial(self.api.snapshot_download, self.repo, repo_type="dataset", revision=main)
             folder = Path(with_retries(lambda: download(allow_patterns=patterns)))
@@ -418,13 +421,14 @@ class PullRequests:
     def _older(
         self, prefix: str, number: int, author: str, read_seconds: float
     ) -> tuple[dict[str, tuple[str, Digests]], list[int]]:
-        """Return the older open pull requests of other accounts about the same benchmark.
+        """Return the answers in older open pull requests of other accounts to the same benchmark.
 
-        Those that cannot be read within `read_seconds` in total are listed instead: no pull request
-        can keep another from its verdict.
+        At most `read_seconds` are spent on reading them all, so that no pull request can keep
+        another one from its verdict.
 
         Returns:
-            Pull request -> (account, digests), and the numbers of those that were not read.
+            Pull request -> (account, digests), and the numbers of the pull requests that could not
+                be read in this time.
         """
         pending: dict[str, tuple[str, Digests]] = {}
         unread, deadline = list[int](), time.monotonic() + read_seconds
@@ -432,7 +436,7 @@ class PullRequests:
             with_retries(lambda: list(list_open_pulls(self.api, self.repo))),
             key=lambda pull: pull.num,
         ):
-            # Only older ones count: the first submission counts as the original.
+            # Of two copies, the one that was submitted first counts as the original.
             if pull.status == "draft" or pull.num > number or pull.author == author:
                 continue
             head = str(self._head(f"refs/pr/{pull.num}"))
@@ -448,8 +452,9 @@ class PullRequests:
         return pending, unread
 
     def _digests(self, number: int, head: str, prefix: str, read_seconds: float) -> Digests | None:
-        """Return the digests of another pull request; None if refused, slow, or of another
-        benchmark.
+        """Return the digests of another pull request's answers.
+
+        None if it is refused, too slow to read, or about another benchmark.
         """
         if self.skips_refused and self._refusal(self._details(number), head) is not None:
             return None
@@ -467,7 +472,7 @@ class PullRequests:
         files: dict[str, bytes],
         extra_files: dict[str, bytes],
     ) -> bool:
-        """Commit the files to main; return False if another verifier already has."""
+        """Commit the files to main; return False if another verifier has already done so."""
         message = f"Add {folder}"[:190] + f" (#{details.num})"
         description = f"Verified by `medprobe verify`; answers by {details.author}."
         return commit_to_main(self.api, self.repo, files, extra_files, message, description)
@@ -479,9 +484,10 @@ class PullRequests:
         result: VerifyResult,
         headline: str | None = None,
     ) -> VerifyResult:
-        """Comment the outcome, then close the pull request.
+        """Comment on the outcome, then close the pull request.
 
-        Each step is checked first, so that a second verifier or a retry only completes the rest.
+        A step that is already done is skipped, so a second verifier or a retry only completes the
+        rest.
         """
         from huggingface_hub.errors import HfHubHTTPError
 
@@ -492,7 +498,8 @@ class PullRequests:
             try:
                 self.api.change_discussion_status(self.repo, details.num, "closed", repo_type="dataset")
             except HfHubHTTPError:
-                if not is_closed():  # unless another verifier was faster
+                # The Hub refuses to close it again if another verifier was faster.
+                if not is_closed():
                     raise
             return True
 
@@ -501,8 +508,9 @@ class PullRequests:
         return result
 
     def _refusal(self, details: DiscussionWithDetails, head: str) -> tuple[str, ...] | None:
-        """Return the problems for which this account refused a commit under the same circumstances,
-        or None.
+        """Return the problems for which this account has already refused a commit, or None.
+
+        A refusal counts only if it was made in the same circumstances (`_circumstances`).
         """
         opening = _comment_text(head, VerifyResult("", "refused"), None, self._circumstances())
         for event in details.events:
@@ -512,11 +520,12 @@ class PullRequests:
         return None
 
     def _circumstances(self) -> str:
-        """Return a digest of what a refusal depends on besides the commit.
+        """Return a digest of everything, besides the commit, that a refusal depends on.
 
-        It is keyed with the token, so that it does not reveal the verifier's datasets.
+        It includes the verifier's token, so that nobody can find out the verifier's datasets from
+        it.
         """
-        # Another version or other datasets may decide differently.
+        # With another version or other datasets, the verdict may be different.
         parts = json.dumps([self.api.token, DERIVE_VERSION, self.data])
         return hashlib.sha256(parts.encode()).hexdigest()[:8]
 
@@ -527,10 +536,10 @@ class PullRequests:
         result: VerifyResult,
         headline: str | None = None,
     ) -> VerifyResult:
-        """Comment on a pull request, unless the same comment about the same commit exists."""
+        """Comment on a pull request, unless it already has this comment on the same commit."""
         text = _comment_text(head, result, headline, self._circumstances())
-        # The verifier that adds it and one that finds it on main word the notes differently:
-        # compare the first line only.
+        # One verifier adds the result and another finds it on main: their notes differ, so only the
+        # first line is compared.
         opening = text.split("\n")[0] if result.status == "added" else text
 
         def look() -> bool | None:
@@ -561,7 +570,8 @@ OUTCOME_HEADLINES = {
 def _comment_text(head: str, result: VerifyResult, headline: str | None, circumstances: str) -> str:
     """Build a comment.
 
-    Untrusted text goes into a code block, where no markup is rendered and no account is mentioned.
+    Untrusted text goes into a code block, in which markup is not rendered and accounts are not
+    notified.
     """
     lines = printable_lines([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""

@@ -4,7 +4,8 @@ A result is outdated if its stored key (`derivation.compute_derivation_key`) dif
 computed from its files, its questions and this version of medprobe. This happens with another
 `DERIVE_VERSION`, or if the dataset's answer key or labels were corrected. If the questions are
 unavailable, the result is left as it is. The sent files, run ids, accounts and dates are kept. If a
-call is interrupted, the next one continues: `result.json`, which contains the key, is written last.
+call is interrupted, the next one continues: of a result's files, `result.json`, which contains the
+key, is written last.
 """
 
 from __future__ import annotations

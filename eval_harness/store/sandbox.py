@@ -1,9 +1,9 @@
 """Call a function on untrusted input in a separate process, with limits on memory and time.
 
-A forking process, spawned only for this (one thread, no data), has the libraries loaded and forks a
-child for each call. The child sets its limits, calls the function, and sends back the outcome.
-Memory and processor time are limited by Linux (rlimits). On other systems only wall-clock time is
-limited: macOS has no limit on address space, and without `fork` the function runs in this process.
+A forking process, which has one thread and no data, has the libraries loaded and forks a child for
+each call. The child sets its limits, calls the function, and sends back the outcome. On Linux,
+memory and CPU time are limited by rlimits. On other systems only wall-clock time is limited (macOS
+has no limit on address space). Without `fork`, the function runs in this process, without limits.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from eval_harness.records.limits import LARGE_MEMORY_BYTES, MEMORY_BYTES, Limits
 P = ParamSpec("P")
 T = TypeVar("T")
 QUICK_SLOTS, MAX_WAITING = 2, 50
-"""Maximum number of submissions read concurrently for their first QUICK_SECONDS, besides one slower
-one; and maximum number waiting.
+"""Maximum numbers of submissions that are read at a time, and that wait.
+
+The slow queue reads one more submission at a time.
 """
 QUICK_SECONDS = 5.0
-"""Seconds after which a submission is slow: it is restarted in the queue of slow ones."""
+"""Seconds after which a submission counts as slow and is restarted in the slow queue."""
 BUDGET_PERIOD_SECONDS, CLIENT_BUDGET_SECONDS = 3600.0, 600.0
-"""Seconds that the slow submissions of one client may be read per hour."""
+"""In each period, the slow submissions of one client may be read for so many seconds in total."""
 MAX_PER_CLIENT = 2
-"""Submissions per client: one being read and one waiting. More would block other clients."""
+"""Submissions per client: one being read and one waiting. More would keep other clients waiting."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 """True if this system can fork and pass file descriptors."""
 
@@ -52,33 +53,34 @@ class LimitExceeded(BadInput):
 
 
 class Postponed(Unavailable):
-    """Reading took longer than its first time slice (`time_limit`)."""
+    """Reading took longer than the caller wanted to wait (`time_limit`)."""
 
 
 class SandboxError(BadInput):
     """Reading ended with an unexpected error.
 
-    Only this input is refused. The traceback, which may contain paths, goes to standard error.
+    Only the input at hand is refused. The traceback, which may contain paths, goes to standard
+    error.
     """
 
 
 def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function in a child process within limits, and return its result.
 
-    Arguments and result travel as pickles between our own processes; untrusted bytes are only ever
-    parsed in the child.
+    Arguments and results are pickled between medprobe's own processes; untrusted bytes are parsed
+    in the child alone.
 
     Args:
         limits: Limits on memory and time.
-        function: A function of a module, so that the child can import it.
+        function: A module-level function, so that the child can import it.
         *args: Its arguments.
         **kwargs: Its keyword arguments.
 
     Raises:
-        BadInput: As the function raises it.
+        BadInput: If the function raises it.
         LimitExceeded: If the call took too much memory or time.
-        Postponed: If it took longer than `time_limit` allows.
-        SandboxError: For any other error (a BadInput as well).
+        Postponed: If the call took longer than `time_limit` allows.
+        SandboxError: If the function raised any other exception.
         Unavailable: If the child was killed from outside.
     """
     if not CAN_FORK:
@@ -96,7 +98,7 @@ def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwa
             _grant_limits(parent_end, limits, 0, deadline, stack)
             parent_end.send((dict(os.environ), str(Path.cwd()), function, args, kwargs))
             while True:
-                # Wall-clock time: mostly spent waiting for the Hub or a busy machine.
+                # Wall-clock time is limited as well: a child that waits uses no CPU time.
                 if not parent_end.poll(min(limits.wall_seconds, max(deadline - time.monotonic(), 0))):
                     raise _timeout_error(limits, deadline)
                 status, payload = parent_end.recv()
@@ -107,7 +109,8 @@ def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwa
         except (EOFError, OSError):
             raise LimitExceeded(_over_limit_message(limits)) from None
         finally:
-            _kill_group(child)  # with its whole process group; the result has been received
+            # The child is not needed any more: its result, if any, has been received.
+            _kill_group(child)
 
     if status == "returned":
         return payload
@@ -136,9 +139,9 @@ def _grant_limits(
     Args:
         child: Connection to the child.
         limits: The limits to grant.
-        granted_bytes: Memory granted to it earlier.
-        deadline: On the monotonic clock.
-        stack: Releases the lock.
+        granted_bytes: Memory that the child was granted earlier.
+        deadline: Time on the monotonic clock at which to give up.
+        stack: Releases the lock for the large limit when it is closed.
     """
     if limits.memory > MEMORY_BYTES >= granted_bytes:
         if not _LARGE_READ_LOCK.acquire(timeout=min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)):
@@ -159,9 +162,7 @@ def _timeout_error(limits: Limits, deadline: float) -> BadInput:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Make calls in this context raise Postponed after this many seconds, which is not a
-    verdict.
-    """
+    """Make calls in this context raise Postponed after this many seconds."""
     token = _TIME_LIMIT.set(seconds)
     try:
         yield
@@ -173,9 +174,9 @@ _TIME_LIMIT: ContextVar[float] = ContextVar("patience", default=math.inf)
 
 
 def tighten_limits(limits: Limits) -> None:
-    """Set the limits of the rest of a call, once the questions are known.
+    """Set the limits for the rest of a call, once the questions are known.
 
-    Called by the function in the child; elsewhere it does nothing.
+    The function that runs in the child calls this; elsewhere it does nothing.
     """
     if _TO_PARENT:
         _TO_PARENT[0].send(("limits", limits))
@@ -183,17 +184,18 @@ def tighten_limits(limits: Limits) -> None:
 
 
 _TO_PARENT: list[Connection] = []
-"""In a child: its end of the connection."""
+"""In a child process, its end of the connection; empty elsewhere."""
 _INITIAL_BYTES: list[int] = []
-"""In a child: its memory in bytes at the start."""
+"""In a child process, the bytes of memory that it had at its start; empty elsewhere."""
 
 
 def run_in_turn(client: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function when it is the client's turn, and return its result.
 
-    Per client, one submission is read at a time and one may wait. A call slower than QUICK_SECONDS
-    is restarted in a second queue, one at a time, so that quick calls never wait for slow ones.
-    (`function` calls `run_sandboxed`; this bounds the concurrency of those calls.)
+    For each client, one submission is read at a time and one may wait. A call that takes longer
+    than QUICK_SECONDS is restarted in a second queue, which runs one call at a time, so that quick
+    calls never wait for slow ones. `function` should call `run_sandboxed`, whose concurrency this
+    limits.
 
     Args:
         client: Rate-limit key.
@@ -225,7 +227,7 @@ def run_in_turn(client: str, function: Callable[P, T], *args: P.args, **kwargs: 
             if users:
                 _CLIENTS[client] = turn, users
             else:
-                # Forget idle clients: the dictionary must not grow with the number of visitors.
+                # Idle clients are forgotten, lest the dictionary grow with the number of visitors.
                 del _CLIENTS[client]
 
 
@@ -252,14 +254,14 @@ def _charge_time(client: str) -> Iterator[None]:
 
 _QUICK_SEMAPHORE, _SLOW_LOCK = threading.Semaphore(QUICK_SLOTS), threading.Lock()
 _SLOW_READS: list[tuple[float, str, float]] = []
-"""(start, client, seconds) of the slow readings of the last hour."""
+"""(start, client, seconds) of each slow submission that was read in the last hour."""
 _CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
 """Client -> its lock, and the number of its submissions that are being read or waiting."""
 _CLIENTS_LOCK = threading.Lock()
 
 
 def start_forker(*modules: str) -> None:
-    """Start the forking process and preload modules in it, so that the first call need not wait."""
+    """Start the forking process and load modules in it, so that the first call is not delayed."""
     if CAN_FORK:
         _FORKER.start(*modules)
 
@@ -270,7 +272,7 @@ def _over_limit_message(limits: Limits) -> str:
 
 
 def _kill_group(child: int) -> None:
-    """Kill a child and everything it started: it leads its own process group."""
+    """Kill a child and everything that it started, which is in its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
 
@@ -278,7 +280,8 @@ def _kill_group(child: int) -> None:
 class _Forker:
     """Handle of the forking process.
 
-    That process exits when this one does, for whatever reason: it sees the end of its connection.
+    The forking process exits when this process ends for any reason, since its connection is then
+    closed.
     """
 
     def __init__(self) -> None:
@@ -297,18 +300,18 @@ class _Forker:
 
         Args:
             child_end: The child's end of the connection.
-            module: Loaded before the first fork.
+            module: Module to load before the first fork.
         """
         with self._lock:
             try:
                 socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
-            except OSError:  # it was killed from outside
+            except OSError:  # the forking process was killed from outside
                 self._connection = None
                 socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
 
     def _started(self, *modules: str) -> socket.socket:
         """Return the connection to the forking process, which is started if needed."""
-        # After a fork of this process (e.g. a web server's worker), the child needs its own.
+        # A fork of this process (e.g. a web server's worker) needs a forking process of its own.
         if self._connection is None or self._owner != os.getpid():
             parent_end, child_end = socket.socketpair()
             with child_end:
@@ -338,7 +341,7 @@ _FORKER = _Forker()
 
 
 def fork_children(descriptor: int, *preload: str) -> None:
-    """Main loop of the forking process: load the libraries, then fork a child per connection."""
+    """Run the forking process: load the libraries, then fork a child for each connection."""
     for name in preload:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
@@ -369,9 +372,10 @@ def _run_child(connection: Connection) -> None:
     connection.send(os.getpid())
 
     try:
-        _set_limits(connection.recv())  # before the arguments are received: they count as well
+        # Set before the arguments are received, which count towards the limits.
+        _set_limits(connection.recv())
         environment, folder, function, args, kwargs = connection.recv()
-        # The forking process may be older than this call: use the caller's environment and folder.
+        # Those of the forking process may be outdated, so the caller's are used.
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
@@ -391,16 +395,16 @@ def _run_child(connection: Connection) -> None:
 
 
 class _OutOfTime(BaseException):
-    """Processor time is used up. Not an Exception, so that no handler of ordinary errors catches
-    it.
+    """The CPU time is used up.
+
+    It is not an Exception, so that no handler of ordinary errors catches it.
     """
 
 
 def _set_limits(limits: Limits, is_last: bool = False) -> None:
     """Set the limits of this process.
 
-    The last limits are final: a hard limit on processor time ends even code that handles every
-    error.
+    With `is_last`, CPU time also gets a hard limit, which ends even code that handles every error.
     """
     import resource
 

@@ -1,10 +1,10 @@
 """Compare the answers of two results, to detect near-copies.
 
-Honest models agree as well: they know some of the same answers, and favour the same wrong ones. So
-agreement is measured beyond what two models of these accuracies share anyway, with the uncertainty
-that the number of questions leaves. It is only reported, never a reason to refuse.
+Honest models agree, too: they know some of the same answers, and favour the same wrong ones. What
+counts is therefore the agreement beyond that of two unrelated models of these accuracies, at the
+lower end of its interval. A near-copy is only reported, never refused.
 
-See also: where it is reported (`folder_store.py`), errors compared with those of others
+See also: reporting it (`folder_store.py`), comparing a result's errors with those of others
 (`checks.py`).
 """
 
@@ -27,30 +27,33 @@ from eval_harness.derive.run_files import READINGS_FILE, read_readings
 from eval_harness.records.result import UNDELIVERED
 
 SIMILAR_AGREEMENT = 0.75
-"""Agreement beyond chance, at the lower end of its interval, from which answers are flagged.
+"""From this agreement beyond chance (lower end of its interval), answers are flagged.
 
-1 is a copy, 0 what two unrelated models of these accuracies share. Five real models on 4,550
-questions: a model and its fine-tune reach .39; a copy with 10 % (20 %) of its answers changed, .89
-(.79).
+It is 1 for a copy, and 0 for two unrelated models of these accuracies. Of five real models on 4,550
+questions, a model and its fine-tune reach .39. A copy of which 10 % (20 %) of the answers are
+changed reaches .89 (.79).
 """
 IDENTICAL_TEXT_AGREEMENT = 0.5
-"""The same threshold if every response is identical.
+"""The threshold that is used instead if every response is identical.
 
-Below it, so few questions have errors that two good models may well make the same ones.
+Below it, there are so few errors that two good models may well make the same ones.
 """
 Z_ONE_SIDED_95 = 1.645
-"""Standard normal quantile of one-sided 95 % bounds."""
+"""Quantile of the standard normal distribution for one-sided 95 % bounds."""
 TEXT_COMPARISON_SHARE = 0.8
-"""Share of equal choices from which the texts are compared as well."""
+"""If at least this share of the choices is equal, the texts are compared as well."""
 LONG_RESPONSE_CHARS = 150
-"""Letters and digits from which a response is more than the text of an option.
+"""From this number of letters and digits, a response is long, and not just the text of an option.
 
-Two models never write the same response of this length.
+Two models do not write the same response of this length.
 """
 MIN_SHARED_LONG_SHARE, MIN_SHARED_LONG_TEXTS = 0.1, 5
-"""Share and minimum number of distinct long responses that two results must share to be flagged."""
+"""Two results are flagged if they share this many distinct long responses.
+
+The first number is a share of their common questions, the second a minimum.
+"""
 HASH_BUCKETS = 509
-"""Hash buckets in which the values of a sample are counted."""
+"""Number of hash buckets in which the choices of a sample are counted."""
 NON_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 Numbers = npt.NDArray[Any]
@@ -58,12 +61,13 @@ Table = npt.NDArray[np.int64]
 
 
 Digests = pd.DataFrame
-"""64-bit digests of each answer of a result.
+"""A table with one row per answer of a result, most of whose columns are 64-bit digests.
 
-`question`: the question. `choices`: the options that were read out of the answer. If the texts were
-read: `texts` (letters and digits in lower case, and the option scores) and `long` (whether the text
-is long). If the questions are known: `key` (the right options; 0 if unknown) and `options` (their
-number). `sample`: the sample's number.
+`question`: digest of the question's id. `choices`: digest of the options that were read from the
+answer. `sample`: number of the sample. If the texts were read: `texts`, digest of the letters and
+digits in lower case and of the option scores, and `long`, whether the text is long. If the
+questions are known: `key`, digest of the right options or 0 if they are unknown, and `options`, the
+number of options.
 """
 
 
@@ -71,10 +75,11 @@ def compute_digests(readings: pd.DataFrame, questions: pd.DataFrame | None = Non
     """Compute the digests of a model's answers; undelivered answers are left out.
 
     Args:
-        readings: Readings, with both or neither of `response` and `scores`.
-        questions: The questions with their key, needed to compare this result with others.
+        readings: Readings, with both or neither of the columns `response` and `scores`.
+        questions: The questions with their key, which are needed to compare this result with
+            others.
     """
-    # Two results may share failures without sharing answers.
+    # Left out, since equal failures are not equal answers.
     readings = readings[~readings["status"].isin(UNDELIVERED)].reset_index(drop=True)
     columns: dict[str, Any] = {
         "question": _hash_values(readings["question_id"].astype(str)),
@@ -110,7 +115,7 @@ def load_choice_digests(folder: Path) -> Digests:
 
     Raises OSError, ValueError and others if the file is missing or invalid.
     """
-    # The file's time and size are part of the cache key.
+    # The file's time and size are part of the cache key, so that a changed file is read again.
     about = (folder / READINGS_FILE).stat()
     return _load_choice_digests(folder.resolve(), about.st_mtime_ns, about.st_size)
 
@@ -126,9 +131,9 @@ def _load_choice_digests(folder: Path, changed: int, size: int) -> Digests:
 
 
 def correct_shares(digests: Digests, reference: Digests) -> pd.Series:
-    """Return question -> share of right answers, by the key of `reference`.
+    """Return the share of right answers to each question, by the key in `reference`.
 
-    Refusals, and questions without a known key, are left out.
+    Answers without a choice, and questions without a known key, are left out.
     """
     key = reference.loc[reference["key"] != 0, ["question", "key"]].drop_duplicates()
     answers = digests.loc[digests["choices"] != NO_CHOICE, ["question", "choices"]].merge(key, on="question")
@@ -143,21 +148,22 @@ def describe_similarity(
 ) -> str | None:
     """Describe how alike the answers of two results are.
 
-    Every sample of one is compared with every sample of the other, over the questions that both
-    answer: a copy is found however often it is repeated, and whatever other samples surround it.
+    Every sample of one result is compared with every sample of the other, on the questions that
+    both answer. A copy is thus found even if it is one of several samples.
 
     Args:
         digests: Digests with texts and key.
         other_digests: Digests of the other result; without texts if `with_texts` is given.
         with_texts: Loads the other digests with texts; called only if the choices are similar.
-        withdrawn: The other result was withdrawn: identical responses are flagged, however few.
+        withdrawn: True if the other result was withdrawn. Identical responses are then flagged even
+            if there are few errors.
 
     Returns:
-        A phrase to be followed by the other result's name; None if they are not alike.
+        A phrase that is to be followed by the other result's name; None if they are not alike.
     """
     question_counts = [table["question"].nunique() for table in (digests, other_digests)]
     common = np.intersect1d(digests["question"], other_digests["question"])
-    # Too little overlap to compare.
+    # The two have too few questions in common.
     if not len(common) or 2 * len(common) < min(question_counts):
         return None
     matching_choices, excess = _most_similar_samples(digests, other_digests, common)
@@ -177,14 +183,14 @@ def describe_similarity(
         return None
 
     return (
-        f"to {matching_choices:,} of {len(common):,} questions the chosen options are the same (at "
-        f"least {100 * excess:.0f} % of the agreement that is possible beyond two models of these "
-        "accuracies) as those of"
+        f"for {matching_choices:,} of {len(common):,} questions (at least {100 * excess:.0f} % of "
+        "the possible agreement beyond that of unrelated models with these accuracies) the chosen "
+        "options are the same as those of"
     )
 
 
 def _most_similar_samples(digests: Digests, other_digests: Digests, common: Numbers) -> tuple[int, float]:
-    """Find the two samples that agree best.
+    """Find the two samples that agree most.
 
     Args:
         digests: Digests with the key.
@@ -223,7 +229,8 @@ def _most_similar_samples(digests: Digests, other_digests: Digests, common: Numb
             (answered & (choices == right)).sum(axis=1) / np.maximum(answered_by_both, 1)
             for choices in (sample, other_samples)
         )
-        # Unrelated models share right answers, and wrong ones by chance, or options both favour.
+        # Unrelated models agree because both are right, because both choose the same wrong option
+        # by chance, or because both favour the same options.
         by_key = accuracy * other_accuracy + (1 - accuracy) * (1 - other_accuracy) * chance_among_wrong
         excess = _excess_agreement(same_choices, answered_by_both, np.maximum(by_key, shares @ frequencies))
         best_match = int(np.where(2 * answered_by_both >= len(common), excess, -1).argmax())
@@ -234,11 +241,11 @@ def _most_similar_samples(digests: Digests, other_digests: Digests, common: Numb
 
 
 def _choice_frequencies(table: Table) -> Numbers:
-    """Return how often each sample has each value, as shares of its answers.
+    """Return how often each sample makes each choice, as shares of its answers.
 
-    Shape (samples, HASH_BUCKETS); many values share a bucket.
+    The shape is (samples, HASH_BUCKETS); several choices may share a bucket.
     """
-    # Bucketing bounds memory; collisions only raise the expected agreement.
+    # Buckets limit the memory; collisions can only raise the expected agreement.
     counts = np.zeros((len(table), HASH_BUCKETS))
     rows, columns = np.nonzero(table >= 0)
     np.add.at(counts, (rows, table[rows, columns] % HASH_BUCKETS), 1)
@@ -248,18 +255,18 @@ def _choice_frequencies(table: Table) -> Numbers:
 def _excess_agreement(agreements: Numbers, total: Numbers, expected: Numbers) -> Numbers:
     """Return the agreement beyond expectation, (observed - expected) / (1 - expected).
 
-    The observed share enters with its lower bound.
+    The observed agreement is the lower bound of its share.
     """
     excess = (wilson_lower_bound(agreements, np.maximum(total, 1)) - expected) / np.maximum(1 - expected, 1e-9)
     return np.where(expected < 1, excess, -1)
 
 
 def wilson_lower_bound(count: Any, total: Any) -> Any:
-    """Return the lower bound (one-sided 95 %) of a share (Wilson 1927).
+    """Return the one-sided 95 % lower bound of a share (Wilson 1927).
 
     Args:
-        count: Number of successes; number or array.
-        total: Number of trials; number or array.
+        count: Successes, as a number or an array.
+        total: Trials, as a number or an array.
     """
     half_width = Z_ONE_SIDED_95 * np.sqrt(count * (total - count) / total + Z_ONE_SIDED_95**2 / 4)
     return (count + Z_ONE_SIDED_95**2 / 2 - half_width) / (total + Z_ONE_SIDED_95**2)
@@ -271,12 +278,12 @@ def _hash_values(values: pd.Series) -> Numbers:
 
 
 def _hash_choices(choices: pd.Series) -> Numbers:
-    """Hash each choice to 64 bits, independent of the order of its options."""
+    """Hash each choice to 64 bits, whatever the order of its options."""
     return _hash_values(choices.map(lambda choice: repr(sorted(map(int, choice)))))
 
 
 NO_CHOICE = _hash_choices(pd.Series([()]))[0]
-"""`choices` of an answer that chose no option, such as a refusal."""
+"""Value of `choices` for an answer that chose no option, such as a refusal."""
 
 
 def _score_or_nan(score: float | None) -> float:

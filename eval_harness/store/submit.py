@@ -1,8 +1,7 @@
-"""Submit: turn a run folder, the files of a submission, or a file of answers into files for a
-store.
+"""Submit a run folder, the files of a submission, or a file of answers to a store.
 
-The files are made here; exactly these bytes are examined (`examine.py`), and exactly these bytes
-are added (`folder_store.py`, `hub_store.py`). Untrusted files are read in the sandbox.
+The files for the store are made here and examined (`examine.py`), then added (`folder_store.py`,
+`hub_store.py`). Untrusted files are read in the sandbox.
 
 See also: verifying other people's submissions (`verification.py`).
 """
@@ -66,24 +65,24 @@ from eval_harness.store.submission import Submission
 JOURNAL_NAME = "answers.jsonl"
 """The journal of a run folder; a submission has none."""
 FOLDER_FILES = (RUN_FILE, "questions.parquet", RESULT_FILE, ANSWERS_FILE, JUDGE_FILE)
-"""Files read from a run folder or a submission; the folder's questions are ignored."""
+"""Files that are read from a run folder or a submission; the folder's questions are ignored."""
 SUBMITTABLE_KINDS = ("open", "proprietary", "medical")
-"""Valid kinds of the model of a file of answers. Baselines are run by medprobe, and reproduced."""
+"""Kinds of models that a file of answers may be from; baselines need a run of medprobe."""
 OTHER_HARNESS = "another harness"
-"""`model` in the request of a run that is known only from a file of answers."""
+"""The `model` in the request if only a file of answers is known."""
 UNKNOWN_SETTINGS = "answers were given by another harness; its prompt and generation settings are not known"
 """The deviation recorded for a file of answers."""
 MIN_ANSWER_BYTES = 16
-"""Minimum bytes of an answer in any file."""
+"""Minimum size of an answer in a file of any format."""
 MAX_RESULT_BYTES = 8 << 20
-"""Maximum bytes of a result.json; GMAI-MMBench's, with all facets, has less than one million."""
+"""Maximum size of a result.json; GMAI-MMBench's, with all facets, has less than 1 MB."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A submission and its location: a local folder, or the URL of a pull request.
+    """A submission and its location, which is a local folder or a URL.
 
-    `new` is False if it was already there.
+    `new` is False if the submission was already there.
     """
 
     submission: Submission = field(repr=False)
@@ -99,16 +98,16 @@ def add_to_store(
     published: PublishedNames | None = None,
     with_questions: bool = False,
 ) -> Submitted:
-    """Add a submission without problems to a store. Adding it twice is not an error.
+    """Add a submission without problems to a store; adding it twice is not an error.
 
-    In a folder, the files are written together with what is derived from them. On the Hub, one pull
-    request that only adds the sent files is opened in the name of the token's owner; a result that
-    the store's owner reproduced is committed to main instead. The submission is durable when this
-    returns: the folder is flushed, or the commit exists.
+    In a folder, the files are written together with the derived files. On the Hub, a pull request
+    that only adds the sent files is opened in the name of the token's owner; a result that the
+    store's owner reproduced is committed to main instead. When this returns, the submission is
+    stored durably: the files are on disk, or the commit exists.
 
     Args:
         submission: An examined submission.
-        to: A folder, or ORG/NAME on the Hub (an existing folder wins).
+        to: A folder, or ORG/NAME on the Hub; an existing folder takes precedence.
         token: Hub token; None uses this machine's.
         account: Submitter recorded in a folder store; None uses this machine's user.
         published: Model names in papers, checked for lookalikes.
@@ -118,7 +117,7 @@ def add_to_store(
         The location, and whether it is new.
 
     Raises:
-        BadInput: As `add_to_folder`, `open_submission_pull` and `commit_submission` do.
+        BadInput: See `add_to_folder`, `open_submission_pull` and `commit_submission`.
     """
     if is_hub_store(to) and submission.result.provenance == "reproduced":
         return Submitted(submission, *hub_store.commit_submission(str(to), submission, with_questions))
@@ -160,18 +159,19 @@ def build_submission(
         data: Dataset to score against (folder or Hub repository); None uses the one that the run
             names.
         split: Split of a file of answers.
-        extraction: How the choices of a file of answers are extracted.
-        kind: Kind of the model of a file of answers (MODEL_KINDS).
-        reproduced: The store's owner states that they ran the model. Nothing in the folder can
-            prove this, but it is refused for answers that no run of ours produced. The result gets
-            a folder of its own beside the submitted one.
+        extraction: How choices are extracted from a file of answers, "ours" or "official".
+        kind: Kind of the model of a file of answers (SUBMITTABLE_KINDS).
+        reproduced: True if the store's owner states that they ran the model. Nothing in the folder
+            can prove this, but it is refused for answers that are not from a run of medprobe. The
+            result gets its own folder next to the submitted one.
         owner: Owner of the store on the Hub, whose released datasets are vouched for.
 
     Returns:
-        The submission; everything that is wrong with it is in `problems`.
+        The submission, with everything that is wrong with it in `problems`.
 
     Raises:
-        BadInput: If nothing can be derived: unreadable files, an unknown dataset, missing options.
+        BadInput: If no scores can be computed, because of unreadable files, an unknown dataset or
+            missing options.
     """
     if source.is_dir() and (benchmark or model or split or kind):
         raise BadInput(
@@ -190,7 +190,7 @@ def build_submission(
         dataset = load_split(selection.repository, selection.split, is_vouched=True)
         return examine_answer_file(source, dataset, model, kind, extraction)
 
-    # A partial of a module-level function can be pickled for the sandbox.
+    # Not a lambda: the sandbox must be able to pickle it.
     find = partial(_find_folder_dataset, data, owner)
     try:
         return examine_folder(source, find, reproduced)
@@ -211,10 +211,10 @@ def examine_folder(folder: Path, find: DatasetLookup, reproduced: bool = False) 
     Args:
         folder: The folder; its content is untrusted.
         find: Looks up the dataset that the run names.
-        reproduced: The store's owner ran the model.
+        reproduced: True if the store's owner ran the model.
 
     Raises:
-        BadInput: If the folder is neither, or nothing can be derived.
+        BadInput: If the folder is neither of the two, or no scores can be computed.
     """
     size = sum(path.stat().st_size for path in (folder / ANSWERS_FILE, folder / JUDGE_FILE) if path.is_file())
     return run_sandboxed(run_json_limits(size), _examine_folder, folder, find, reproduced)
@@ -227,10 +227,10 @@ def examine_answer_file(
 
     Args:
         path: The file; its content is untrusted.
-        dataset: The dataset that was answered.
+        dataset: The dataset that the answers are for.
         model: Name of the model.
-        kind: Kind of the model (MODEL_KINDS), if known.
-        extraction: How choices are extracted.
+        kind: Kind of the model (SUBMITTABLE_KINDS), if known.
+        extraction: How choices are extracted, "ours" or "official".
 
     Raises:
         BadInput: If the file cannot be read, or the kind is unknown.
@@ -249,8 +249,8 @@ def examine_answer_file(
 def _answer_file_limits(path: Path, dataset: Dataset) -> Limits:
     """Compute the limits for reading a file of answers.
 
-    The number of answers comes from the footer of a Parquet file (refused if a store accepts
-    fewer), or is bounded by the smallest size that an answer has in any other file.
+    The number of answers in a Parquet file is in its footer; more than a store accepts are refused.
+    In any other file it is estimated from above, by the smallest size that an answer can have.
     """
     question_count = max(1, len(dataset.questions))
     row_count = path.stat().st_size // MIN_ANSWER_BYTES
@@ -276,7 +276,7 @@ def _examine_folder(folder: Path, find: DatasetLookup, reproduced: bool) -> Subm
     submission = _examine(_read_submission(folder, run), find(run.benchmark))
     if reproduced:
         model = run.request.model
-        # Answers that come from a file, or a folder without the journal of a run.
+        # Answers from a file, or without the journal that a run would have left.
         if model.startswith("recorded:") or model == OTHER_HARNESS or not (folder / JOURNAL_NAME).exists():
             submission.problems.append(
                 f"--reproduced: the answers come from a file ({printable_line(model, 200)}). Run "
@@ -296,10 +296,11 @@ def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | N
     predictions = read_predictions(path, dataset.questions)
     max_chars = limits_for(len(dataset.questions), predictions.samples).unpacked
     total_chars = sum(len(str(value)) for row in predictions.rows for value in row.values())
-    if total_chars > max_chars:  # checked here: later messages would name a file that the user never wrote
+    # Checked here, since a later message would name a file that the user has never seen.
+    if total_chars > max_chars:
         raise BadInput(
-            f"{path}: its answers contain {total_chars / 1e6:,.0f} MB of text, and a store takes "
-            f"{max_chars / 1e6:,.0f} MB of {len(predictions.rows):,} answers. Leave out everything "
+            f"{path}: its answers contain {total_chars / 1e6:,.0f} MB of text, but a store accepts at most "
+            f"{max_chars / 1e6:,.0f} MB for {len(predictions.rows):,} answers. Leave out everything "
             "but the answers, such as prompts or reasoning."
         )
 
@@ -322,7 +323,7 @@ def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | N
         method=Method(name="mc", samples=predictions.samples, extraction=extraction),
         deviations=[UNKNOWN_SETTINGS],
         environment={"python": platform.python_version()},
-        # When the file was written: the same file is the same submission whenever it is submitted.
+        # The file's own time, so that submitting it twice gives the same submission.
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )
 
@@ -331,19 +332,19 @@ def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | N
 
 
 def _read_submission(folder: Path, run: RunRecord) -> SubmittedFiles:
-    """Read the files to send: answers and judge replies unchanged, the run as it is published."""
+    """Read the files to send: answers and judge's replies unchanged, the run without local data."""
     judged = (folder / JUDGE_FILE).exists()
     if not (folder / ANSWERS_FILE).exists():
         raise BadInput(
-            f"{folder}: has no {ANSWERS_FILE}, which `medprobe eval` writes when every question "
-            "was asked. Give the same command again to go on, or `medprobe score RUN_DIR "
+            f"{folder}: has no {ANSWERS_FILE}, which `medprobe eval` writes once every question "
+            "was asked. Run the same command again to continue, or `medprobe score RUN_DIR "
             "--asked-only` to submit what was asked."
         )
 
     if run.method.judge is not None and not judged:
         raise BadInput(
-            f"{folder}: has no {JUDGE_FILE}. `medprobe score RUN_DIR` asks the judge; with "
-            "--no-judge it reads by rules only."
+            f"{folder}: has no {JUDGE_FILE}. Run `medprobe score RUN_DIR`, which asks the judge; with "
+            "--no-judge it uses the rules alone."
         )
 
     sent = read_sent(folder)
@@ -351,10 +352,10 @@ def _read_submission(folder: Path, run: RunRecord) -> SubmittedFiles:
 
 
 def _examine(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
-    """Examine exactly these bytes, and add the problems of the input that they were made from.
+    """Examine these files, and add the problems of the file of answers that they were made from.
 
     Raises:
-        BadInput: If nothing can be derived.
+        BadInput: If no scores can be computed.
     """
     try:
         submission = examine(sent, lambda claimed: dataset)
@@ -367,7 +368,7 @@ def _examine(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = (
 
 
 def _publishable_run(run: RunRecord) -> RunRecord:
-    """Return the run as published: normalized model name, no local paths or judge addresses."""
+    """Return the run as it is published: normalized model name, no local path or server address."""
     judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
     benchmark = run.benchmark
     if not benchmark.revision:  # a local folder
@@ -383,10 +384,10 @@ def _publishable_run(run: RunRecord) -> RunRecord:
 
 
 def _read_run(folder: Path) -> RunRecord:
-    """Read the run of a folder as its result was scored.
+    """Read the run of a folder with the settings that its result was scored with.
 
-    The extraction and the token counts come from the result; the judge is dropped if the result was
-    scored without it.
+    The extraction and the token counts are taken from the result. The judge is dropped if the
+    result was scored without it.
     """
     check_file(folder / RUN_FILE, MAX_RUN_JSON_BYTES)
     run = parse_run((folder / RUN_FILE).read_bytes())
@@ -411,7 +412,7 @@ def _run_bytes(run: RunRecord) -> bytes:
 
 
 def _not_a_run_message(folder: Path) -> str:
-    """Return why a folder is not a run folder, with a remedy."""
+    """Return a message that says why a folder is not a run folder, and what to give instead."""
     result_folders = sorted(path.parent for path in folder.glob("results/*/*/*/run.json"))
     if result_folders:
         return f"is a results store. Give the folder of one result, e.g. {result_folders[0]}"

@@ -1,6 +1,6 @@
-"""`medprobe verify`: examine the results of a folder store, or the pull requests to one on the Hub.
+"""`medprobe verify`: examine the results of a folder store, or pull requests to a store on the Hub.
 
-See also: what is examined (`examine.py`), what happens to a pull request (`pull_requests.py`).
+See also: examining a submission (`examine.py`), acting on a pull request (`pull_requests.py`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def verify(
 
     Args:
         store: A folder, `ORG/NAME@PR`, or `ORG/NAME` with `everything`.
-        everything: Verify all open pull requests.
+        everything: Whether to verify all open pull requests.
         data: Datasets (folders or Hub repositories) that the store's owner vouches for.
-        with_questions: Also store the questions of added results, so that the board can score any
-            part of them.
+        with_questions: Whether to store the questions of added results as well, so that the board
+            can compute scores on any part of them.
         tell: Called with each result.
         published: Model names in papers.
 
@@ -61,7 +61,8 @@ def verify(
         BadInput: If there is no such store or pull request or no token, or the Hub refuses.
     """
     for location in data:
-        open_repository(location)  # an unreadable trusted dataset must not count against submitters
+        # Fails early: an unreadable trusted dataset must not count against submitters.
+        open_repository(location)
     if Path(store).is_dir():
         return _verify_folder(Path(store), data, tell, published)
     if everything:
@@ -81,20 +82,22 @@ def accept(
     with_questions: bool = False,
     published: PublishedNames | None = None,
 ) -> VerifyResult:
-    """Add a flagged pull request after a person has reviewed its flags. Refusals stay in force.
+    """Add a flagged pull request after a person has reviewed its flags.
+
+    A pull request with problems is refused all the same.
 
     Args:
-        pull: ORG/NAME@3.
+        pull: The pull request, ORG/NAME@3.
         commit: The reviewed commit, as `verify` prints it.
-        data: As in `verify`.
-        with_questions: As in `verify`.
-        published: As in `verify`.
+        data: See `verify`.
+        with_questions: See `verify`.
+        published: See `verify`.
 
     Returns:
         The outcome.
 
     Raises:
-        BadInput: As in `verify`, and if something was pushed after that commit.
+        BadInput: See `verify`; also if something was pushed after that commit.
     """
     name, number = parse_pull_request(pull)
     return _pull_requests(name, data, with_questions, published).pull(number, commit)
@@ -104,11 +107,11 @@ def refuse(pull: str, reason: str) -> VerifyResult:
     """Close a pull request with the reason as a comment.
 
     Args:
-        pull: ORG/NAME@3.
+        pull: The pull request, ORG/NAME@3.
         reason: Plain text, shown on the pull request.
 
     Raises:
-        BadInput: As in `verify`, and if the reason is empty.
+        BadInput: See `verify`; also if the reason is empty.
     """
     name, number = parse_pull_request(pull)
     if not reason.strip():
@@ -140,8 +143,8 @@ def parse_pull_request(pull: str) -> tuple[str, int]:
 def _verify_open_pulls(pull_requests: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
     """Verify all open pull requests.
 
-    Order: the oldest of each account, then the second of each, and so on. Slow ones are postponed
-    to later rounds.
+    The first pull request of every account is verified before the second of any account, and so on;
+    slow ones are postponed to later rounds.
     """
     with hub_errors(pull_requests.repo, "list its pull requests", pull_requests.account):
         open_pulls = with_retries(lambda: list(list_open_pulls(pull_requests.api, pull_requests.repo)))
@@ -149,7 +152,8 @@ def _verify_open_pulls(pull_requests: PullRequests, tell: Callable[[VerifyResult
     queue = []
     for pull in sorted(open_pulls, key=lambda pull: pull.num):
         if pull.status != "draft":
-            # Sorting by (how many of this author came before, number) interleaves the accounts.
+            # Sorted by the number of the author's earlier pull requests, so that accounts take
+            # turns.
             queue.append((pulls_by_author[pull.author], pull.num))
             pulls_by_author[pull.author] += 1
 
@@ -177,19 +181,19 @@ T = TypeVar("T")
 
 
 def _catch_failures(target: str, unreadable: Outcome, check: Callable[[], T]) -> T | VerifyResult:
-    """Return the outcome of `check`, so that one failing submission does not block the others.
+    """Return the result of `check`, or a failure, so that one submission cannot block the others.
 
     Args:
         target: The pull request or result.
-        unreadable: Status if its files cannot be read.
-        check: Examines it.
+        unreadable: The status to return if its files cannot be read.
+        check: Function that examines the target.
     """
     try:
         return check()
     except (BadInput, OSError) as error:
         return VerifyResult(target, "later" if isinstance(error, Unavailable) else unreadable, (str(error),))
     except Exception as error:
-        # A bug of ours: keep the traceback, and go on with the next submission.
+        # A bug in medprobe: print the traceback and go on with the next submission.
         traceback.print_exc()
         return VerifyResult(target, "failed", (f"{type(error).__name__}: {error}",))
 
@@ -200,7 +204,7 @@ def _verify_folder(
     tell: Callable[[VerifyResult], None],
     published: PublishedNames | None,
 ) -> list[VerifyResult]:
-    """Examine every result of a folder store; changes nothing."""
+    """Examine every result of a folder store, without changing anything."""
     results = []
     for path in sorted((store / "results").glob("*/*/*")):
         if not (path / RUN_FILE).is_file() and not (path / RESULT_FILE).is_file():
@@ -216,7 +220,7 @@ def _verify_folder(
 def _verify_stored(
     store: Path, name: str, data: Sequence[str], published: PublishedNames | None
 ) -> VerifyResult | None:
-    """Return the outcome for one result of a folder store; None for a result without answers."""
+    """Return the outcome for one result of a folder store; None for one that was not measured."""
     path = store / name
     stored = read_result(path / RESULT_FILE)
     if stored.kind != "measured":
@@ -226,7 +230,8 @@ def _verify_stored(
         sent, partial(find_stored_dataset, store, tuple(data), stored.benchmark.fingerprint)
     )
     benchmark = submission.result.benchmark
-    key = compute_derivation_key(sent, benchmark.fingerprint, benchmark.facets)  # of the files as stored
+    # Computed from the files as they are stored, not from those that `examine` wrote anew.
+    key = compute_derivation_key(sent, benchmark.fingerprint, benchmark.facets)
     acceptance = read_acceptance(path)
     account = acceptance.account if acceptance else None
     flags = [*submission.flags, *duplicate_flags(store, submission, account, published=published)]
@@ -239,12 +244,12 @@ def _verify_stored(
 
 
 def _storage_problems(name: str, stored: Result, submission: Submission, key: str) -> Iterator[str]:
-    """Yield inconsistencies of a stored result that none of our commands produces."""
+    """Yield inconsistencies of a stored result which no command of medprobe can have caused."""
     if name.removesuffix(REPRODUCED_SUFFIX) != submission.folder:
         yield f"its run.json and answers belong in {submission.folder}"
     if (stored.provenance == "reproduced") != name.endswith(REPRODUCED_SUFFIX):
         yield f"provenance {stored.provenance!r} contradicts its id"
-    # An outdated result may differ legitimately.
+    # An outdated result may well differ from what is derived now.
     if stored.key == key:
         derived = submission.result.model_copy(update={"provenance": stored.provenance, "key": key})
         if stored != derived:
