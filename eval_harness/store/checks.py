@@ -59,7 +59,7 @@ FREQUENT_OPTION_SHARE = 0.25
 MIN_SDS_BELOW_CHANCE = 4.0
 """An arm is flagged if its score is this many standard deviations below chance."""
 BASELINE_SEED = 0
-"""The only seed that `eval` gives a baseline, so that nobody can search for a lucky one."""
+"""The only seed that `eval` gives a baseline, so that runs cannot search for a lucky one."""
 PublishedNames = Mapping[str, str | None]
 """Name in the papers' tables -> kind of the model (`baseline` if it is not a model)."""
 BASELINE_NAMES = {

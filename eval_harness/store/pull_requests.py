@@ -522,8 +522,7 @@ class PullRequests:
     def _circumstances(self) -> str:
         """Return a digest of everything, besides the commit, that a refusal depends on.
 
-        It includes the verifier's token, so that nobody can find out the verifier's datasets from
-        it.
+        It includes the verifier's token, so that it does not reveal which datasets they use.
         """
         # With another version or other datasets, the verdict may be different.
         parts = json.dumps([self.api.token, DERIVE_VERSION, self.data])
