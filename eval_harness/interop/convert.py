@@ -85,7 +85,7 @@ def convert_and_submit(
     Raises:
         BadInput: If there are problems; lists all of them.
     """
-    # Datasets that the owner of a Hub store has released are vouched for.
+    # A dataset released by the owner of a Hub store is trusted.
     owner = str(to).split("/")[0] if is_hub_store(to) else None
     submission = prepare_submission(source, benchmark, model, data, split, owner=owner, **options)
     submission.check(source)

@@ -41,7 +41,7 @@ def select_for_export(data: str, split: str | None) -> Selection:
         The questions with their repository.
 
     Raises:
-        BadInput: For the same input as `medprobe eval`, and if the dataset has no images.
+        BadInput: If `medprobe eval` would reject the arguments, or the dataset has no images.
     """
     selection = select_questions(open_repository(data).name, data, split)
     if not selection.repository.has_images:

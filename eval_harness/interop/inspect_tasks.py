@@ -140,7 +140,7 @@ def _make_task(benchmark: str) -> Callable[..., Task]:
             form: Conversation format.
 
         Raises:
-            BadInput: For the same input as `medprobe eval`.
+            BadInput: If `medprobe eval` would reject the arguments.
         """
         selection = select_questions(benchmark, data, split, limit=limit)
         family = selection.repository.family

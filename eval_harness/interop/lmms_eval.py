@@ -96,7 +96,7 @@ def export_task(data: str, split: str | None, out: Path) -> str:
         Name of the task.
 
     Raises:
-        BadInput: For the same input as `medprobe eval`, and if the dataset has no images.
+        BadInput: If `medprobe eval` would reject the arguments, or the dataset has no images.
     """
     selection = select_for_export(data, split)
     # lmms-eval imports the folder, so the name must also be a valid module name.

@@ -415,7 +415,7 @@ SEEING_CLAUSE = (
     r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*)"
 )
 SEEN_LEAD = re.compile(rf"{SEEING_CLAUSE}{OPTION_MODIFIERS}{GAP_BEFORE_OPTION}$")
-"""Clause that states that an option is seen, up to the option's text."""
+"""Clause before an option's text which says that the option is seen."""
 PREDICATE_LEAD = re.compile(
     rf"{CLAUSE_OPENING}(?:the|this|these"
     rf"|[∠△]\S*)\b(?:\s+{_SUBJECT_WORD},?){{0,25}}?\s+(?:{COPULA}"
