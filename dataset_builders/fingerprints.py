@@ -125,6 +125,7 @@ def _canonical_rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[s
 def _canonical(record: Mapping[str, Any], names: Sequence[str]) -> str:
     """Serialise the non-empty values of these columns as JSON."""
     present = {name: value for name in names if (value := _json_value(record.get(name), name)) is not None}
+    # The serialisation must be exact, because every byte enters the digest.
     return json.dumps(present, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

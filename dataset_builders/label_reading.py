@@ -52,6 +52,8 @@ PART_OF_NAME, NO_FINDING, DESCRIBES_FINDING = (
 )
 DASH_CHARACTERS = "-‐‑‒–—−﹣－"
 DASH_PATTERN = re.compile(rf"[{DASH_CHARACTERS}]")
+# Dashes that are not hyphens within a word: they may mean "negative", "none" or a range.
+# Characters that may change a label's meaning: question marks, scores, ratios, brackets.
 DASH_SIGN_PATTERN = re.compile(r"^\W*-|-\W*$|[(\[{/:=]\s*-|-\s*[)\]}]|-\s*-|-\s*ve\b|\s-\w|\w-\s", re.IGNORECASE)
 SIGN_PATTERN = re.compile(
     r"[^\w\s\-.,()/&:'’°]|:\s*[\d-]|^\W*:|:\W*$|\d\.\d|\(\s*\d\s*\)|^\(.*\)$|^'.*'$|\.\.|\bv\.|^_|_$"

@@ -146,6 +146,8 @@ class _TreePageParser(HTMLParser):
         text = " ".join(self.text.split())
         if tag == "ul":
             self.lists -= bool(self.subject)
+        # Links in the first two levels of lists name category and modality; items of the third are
+        # keywords.
         elif tag == "a" and 1 <= self.lists <= 2:
             self.names[self.lists - 1] = text
         elif tag == "li" and self.lists == 3:

@@ -151,6 +151,7 @@ def read_json_records(path: Path) -> list[Any]:
         return document
 
     records = []
+    # Not splitlines(): texts may contain other line separators, such as U+2028.
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             try:

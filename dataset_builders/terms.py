@@ -29,6 +29,8 @@ TERMS_FILE = Path(__file__).with_name("terms.csv")
 ANY_REGION = "any"
 """Region of terms that can occur anywhere in the body; in `related` it means all other regions."""
 LIST_SEPARATOR = re.compile(r"\s*;\s*")
+# Boundaries between words (`PleuralEffusion`), before (`ChestCT`) and after abbreviations
+# (`CTChest`).
 CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
 
 

@@ -97,6 +97,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             for path in tree.rows
             if path[0] in subjects and (lowered in path[-1].lower() or lowered in branch_name(path).lower())
         ]
+        # An agent's context is limited; `contains` narrows the list.
         return matches[:200]
 
     def breakdown(

@@ -94,6 +94,7 @@ def build_app(
         title=frame.TITLE,
         fill_width=True,
         analytics_enabled=False,
+        # (seconds between checks, age in seconds at which files are deleted)
         delete_cache=(UPLOAD_LIFETIME_S // 6, UPLOAD_LIFETIME_S),
     ) as app:
         _html(frame.header(), "mp-header", "medprobe.start();")

@@ -189,6 +189,7 @@ def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> TrustCount
     """
     findings: list[TrustCounts] = []
     for column in columns:
+        # A random run is only a sample, so the first sentence uses benchmarks with exact chance.
         cells = [row.cells[column.family] for row in rows if column.family in row.cells and not column.is_random_run]
         verdicts = [cell.score.verdict for cell in cells if cell.score.verdict is not None]
         if verdicts:

@@ -153,6 +153,7 @@ def _has_same_score(entry: Entry, row: Row, metric: str) -> bool:
         entry.result.model.name == row.entry.result.model.name
         and score is not None
         and score.value is not None
+        # Printed scores have at most two decimals.
         and abs(score.value - (row.score.value or math.inf)) < 0.005
     )
 

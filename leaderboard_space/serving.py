@@ -84,8 +84,10 @@ class Access:
             return
         if self.names is not None and not self._is_ours(scope):
             if scope["type"] == "websocket":
+                # 1008: policy violation.
                 await send({"type": "websocket.close", "code": 1008})
                 return
+            # 421 (Misdirected Request): this server does not answer for the requested host.
             refusal = "This board serves its own address only; `medprobe board --host-name NAME` allows another name."
             await PlainTextResponse(refusal, 421)(scope, receive, send)
             return

@@ -210,6 +210,7 @@ def _configs_section(description: Description, written: dict[str, ConfigSizes]) 
         "cases": "the questions that are scored together, with each image once",
         "questions_text": "a question without its image",
         "lexical_tree": "a leaf of the lexical tree",
+        # Configs of tasks are named `inspect` or `inspect_METRIC`.
         **{config: TASK_ROW_MEANING for config in written if config.split("_")[0] == TASK_CONFIG},
         **spec(description.family).configs,
     }

@@ -48,6 +48,7 @@ class Pseudonyms:
         >>> Pseudonyms(b"0" * 32).id_for("i", "Miller_1961.png")
         'i-aa50b7128796c139'
         """
+        # NUL separates kind and name, so that no other combination gives the same bytes.
         digest = hmac.new(self.key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), hashlib.sha256)
         return f"{kind}-{digest.hexdigest()[:HASH_HEX_DIGITS]}"
 

@@ -361,6 +361,7 @@ def select_space_files(
         elif relative_path not in files or relative_path == "app.py":
             files[f"{folder.name}/{relative_path}"] = path
 
+    # Copy the packages from where this one is: a checkout, or an installation.
     packages_root = Path(__file__).resolve().parents[2]
     for package in SPACE_PACKAGES:
         files |= {f"{package}/{relative_path}": path for relative_path, path in _iter_files(packages_root / package)}

@@ -159,6 +159,7 @@ class Board:
             if self.snapshot.stamp and not self._source.is_on_hub and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is unavailable")
         stored, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
+        # Keep the object of an unchanged section: cached results are found by it.
         known_sections = {
             (section.family, section.key, section.stamp): section for section in self.snapshot.all_sections
         }

@@ -181,6 +181,7 @@ def _align_runs(
     """Stack runs with the same units, per metric."""
     table = unit_names.to_pandas()
     codes, metric_names = pd.factorize(table["metric"])
+    # Units are sorted by metric, so the units of a metric are one slice.
     bounds = np.searchsorted(codes, np.arange(len(metric_names) + 1)).tolist()
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)

@@ -399,6 +399,7 @@ def cell_score(cell: PrintedCell, group: TableResult) -> Score:
         return Score(value=cell.value, n=n, n_cases=n_cases)
     sharing = board_spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), (1.0, 1.0))
     interval = printed_interval(cell.value, n_cases, sharing)
+    # Ten decimals, as in the result files of runs.
     low, high = round(100 * interval.low, 10), round(100 * interval.high, 10)
     exact = board_spec(group.about["benchmark"]).chance.get(metric, board_spec(group.paper["paper"]).chance.get(metric))
     worth = round(interval.n_effective, 10)

@@ -58,6 +58,7 @@ def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path
             f"{folder / RESULT_FILE}: has not been verified, and contains no run from which scores could be derived."
         )
     sent = SubmittedFiles.from_folder(folder)
+    # The version is part of the key, so that a new derivation does not reuse old results.
     parts = [str(DERIVE_VERSION), *(hashlib.sha256(content or b"").hexdigest() for content in sent)]
     target = cache_folder() / hashlib.sha256("".join(parts).encode()).hexdigest()
     # result.json is written last, so its presence means that the folder is complete.

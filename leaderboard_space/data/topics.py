@@ -99,6 +99,7 @@ def fold(word: str) -> str:
     >>> fold("Fundus  Photography"), fold("X-Ray"), fold("Ménière")
     ('fundus photography', 'x ray', 'meniere')
     """
+    # A word without any ASCII letter would become empty, so it is kept as it is.
     plain = unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode() or word
     return " ".join(re.findall(r"\w+", plain.lower().replace("_", " ")))
 

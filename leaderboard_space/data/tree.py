@@ -206,6 +206,7 @@ class Tree:
         counts = {}
         for facet, (positions, begins) in self._positions.items():
             mask = selection_mask(self.rows, [path for path in selection if path[0] != facet], self.size)
+            # One pass over the concatenated positions counts all paths of the facet.
             counts[facet] = np.add.reduceat(mask[positions].astype(np.int64), begins).tolist()
         return counts
 

@@ -182,5 +182,6 @@ def bundle_archive(submission: Submission) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in sorted(submission.files().items()):
             assert path.rsplit("/", 1)[-1] in SUBMITTED_FILES
+            # A fixed date, so that the same submission gives the same bytes.
             archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -391,6 +391,7 @@ def _write_bundle(submission: Submission) -> str:
     """
     content = bundle_archive(submission)
     target = (
+        # The digest is hard to guess, and keeps the bundles of different submissions apart.
         Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{submission.run_id}.zip"
     )
     target.parent.mkdir(parents=True, exist_ok=True)

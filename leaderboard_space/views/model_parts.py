@@ -285,6 +285,7 @@ def badge(line: Line) -> str:
         f"{left_text} {right_text}, 95% interval {html.escape(interval(score))}",
     )
     return (
+        # Other pages show a badge without the board's style sheets, so it has its own.
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="22" viewBox="0 0 {width} 22" role="img" '
         f'aria-label="{title}">'
         f"<title>{title}</title>"

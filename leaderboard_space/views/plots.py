@@ -265,6 +265,7 @@ def _against(
     names, points = display_names([row.entry for row in rows]), list[Point]()
     for row in plotted_rows:
         x, y, model_name = values[row.entry.key], row.score.value or 0.0, names[row.entry.key]
+        # Dates are years, with the month as a fraction.
         at = f"{x:,.1f}" if name == "size" else f"{int(x)}-{round(12 * (x % 1)) + 1:02}"
         numbers = f"{model_name}: {sentences.uncapitalize(info.label)} {score_text(y)}, {at}"
         style = mark_classes(row.entry.result.model.kind, row.score.verdict)
@@ -352,6 +353,7 @@ def _percent_scale(label: str, values: Sequence[float | None]) -> Scale:
 
 def _log_scale(label: str, values: Sequence[float]) -> Scale:
     """Build a logarithmic axis, with ticks between the powers of ten."""
+    # A margin keeps the marks off the edges.
     low, high = min(values) / 1.25, max(values) * 1.25
     steps = [m * 10.0**e for e in range(-3, 16) for m in (1, 1.5, 2, 3, 5, 7)]
     return Scale(label, low, high, tuple((at, f"{at:,g}") for at in steps if low <= at <= high), log=True)

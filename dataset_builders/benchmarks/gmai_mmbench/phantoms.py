@@ -136,6 +136,7 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
         question = "Which of these does this CT show? Several are right."
         right = tuple(labels[spot] for spot in chosen)
         facets = ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT")
+        # The TSV has five columns of options.
         yield _PhantomQuestion(Drawing("chest", "ct", chosen), question, right, wrong[: 5 - len(chosen)], facets)
 
 
@@ -165,6 +166,7 @@ def _write_tsv(path: Path, questions: list[_PhantomQuestion], first_index: int, 
         size = len(question.right) + len(question.wrong)
         turn = turns[size] = turns.get(size, -1) + 1
         options = [*question.right, *question.wrong]
+        # Rotate the options, so that the correct letters are balanced for every number of options.
         options = options[-turn % size :] + options[: -turn % size]
         answer = ",".join(sorted("ABCDE"[options.index(right)] for right in question.right))
         task, department, granularity, modality = question.facets

@@ -65,10 +65,12 @@ def write(folder: Path) -> None:
             _scene_question((number + 5) % len(_SCENES)),
         )
         options = list(wrong)
+        # The position of the correct option cycles, so that the letters are balanced.
         options.insert(number % 4, none)
         nota.append(
             {
                 "img": replacement_name,
+                # The authors' file has spaces around its texts, and letters before the options.
                 "question": f" {question} ",
                 **{f"choice_{letter}": f" {letter}:{text} " for letter, text in zip("ABCD", options, strict=True)},
                 "answer": "ABCD"[number % 4],

@@ -120,6 +120,7 @@ def write(folder: Path) -> None:
             if drawing not in numbers:
                 numbers[drawing] = 30001 + len(numbers)
                 (folder / "images" / f"{numbers[drawing]}.png").write_bytes(draw_phantom(drawing))
+        # Swap the options of every other pair, so that A and B are equally often correct.
         swap = position % 2 == 1
         options = (second_option, first_option) if swap else (first_option, second_option)
         pair: dict[str, Any] = {}
@@ -137,6 +138,7 @@ def write(folder: Path) -> None:
             "option_B": options[1],
             "im_1_correct": "B" if swap else "A",
             "im_2_correct": "A" if swap else "B",
+            # Some drafts differ from the final question, as in the authors' file.
             "AI_question": question if position % 3 else f"What can be seen here? {question}",
             "AI_option_A": options[0],
             "AI_option_B": options[1],

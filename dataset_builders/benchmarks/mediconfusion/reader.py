@@ -219,6 +219,7 @@ def _read_licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
     """Return ROCO id -> licence, from all `licences.txt` files (columns ROCO_ID, PMC_ID, CC)."""
     licences: dict[str, str] = {}
     folders = [source, *(images.folders if images else [])]
+    # Resolved paths in a set: a folder may be given twice, or lie within another.
     for path in sorted({path.resolve() for folder in folders for path in folder.rglob("licences.txt")}):
         rows = csv.reader(io.StringIO(read_text(path), newline=""))
         for row in rows:
@@ -318,4 +319,5 @@ def _case_categories(case: Case) -> set[str]:
 
 def _case_hash(case: Case) -> int:
     """Return a pseudo-random number for a case, equal on every machine."""
+    # Python's own hash of a string differs between processes.
     return int.from_bytes(hashlib.sha256(f"{FINETUNE_SEED} {case.case_id}".encode()).digest()[:8], "big")

@@ -79,6 +79,7 @@ def _read_question_files(source: Path) -> list[tuple[Path, list[Any]]]:
         *source.glob("test/*.json"),
         *source.glob("test/*.jsonl"),
     ]
+    # JSON files that builds, curation and the Hub put beside the questions.
     other_files = (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json")
     records = [(file, read_json_records(file)) for file in sorted(paths) if file.name not in other_files]
     files = [(file, rows) for file, rows in records if any(isinstance(row, dict) and "qa_type" in row for row in rows)]
@@ -264,6 +265,7 @@ class ImageIndex:
         return self.cache[path]
 
     def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
+        # Try the path first, because image types reuse file names.
         names = [path, name] if name != path else [name]
         base = path.rsplit("/", 1)[-1]
 
@@ -296,6 +298,7 @@ def image_path(row: dict[str, Any]) -> str:
 
 def parse_yes_no(entry: SourceEntry) -> int | None:
     """Return the position of an entry's answer in `YES_NO_OPTIONS`; None after a problem."""
+    # The file of VQA-RAD pairs names the field `gt_ans`.
     answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
     if not answer:
         return None

@@ -178,6 +178,7 @@ def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
         `METRICS`.
     """
     available = _result_metrics(section) | (set(outcomes.metrics) if outcomes else set())
+    # Shares of letters describe a response bias; they are not scores to rank by.
     available = {name for name in available if not name.startswith("share_")}
     headline = HEADLINE_METRICS[section.family]
     # A fixed order, so that the default metric never depends on which result came first.
@@ -402,6 +403,7 @@ def _rank_rows(
     if units is not None and outcomes is not None and not units.is_count:
         recomputed = [position for position, row in enumerate(models) if row.recomputed]
     p: Floats = np.ones((len(models), len(models)))
+    # Unpaired tests are needed only if some scores do not come from answers.
     if len(recomputed) < len(models):
         p = compute_unpaired_differences([row.score for row in models], are_counts)[2]
     # Runs with answers on the same questions are tested in pairs, all others as independent

@@ -159,6 +159,7 @@ def _section_key(entry: Entry, kind: str) -> str:
     fingerprint = benchmark.fingerprint[:12] if benchmark.fingerprint else None
     default = fingerprint or ("published" if entry.result.kind == "published" else entry.key)
     questions = {"complete": "complete", "retired": f"retired-{fingerprint}"}.get(kind, default)
+    # Custom sets share the format of a benchmark, so their key needs their name.
     prefix = "" if benchmark.name in BENCHMARKS else f"{benchmark.name}."
     return f"{prefix}{benchmark.split}.{questions}"
 
