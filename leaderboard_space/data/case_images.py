@@ -169,7 +169,7 @@ def _read_from_hub(dataset: _OpenDataset, case_id: str) -> Images:
     base = f"datasets/{repository.data}@{repository.revision}"
     if not dataset.row_groups:
         for name in repository.file_names("cases", dataset.split):
-            # Blocks of 1 MiB: larger ones would download images of cases that nobody views.
+            # Blocks of 1 MiB: larger ones would download images of cases that are not viewed.
             with system.open(f"{base}/{name}", "rb", block_size=1 << 20) as remote, pq.ParquetFile(remote) as file:
                 for group in range(file.num_row_groups):
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()

@@ -81,6 +81,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def judge(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    # Retries of failing requests would otherwise wait for seconds.
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.001)
     return Judge("openai:judge", tmp_path / "cache", server.url)
 
@@ -155,6 +156,7 @@ def test_judge_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path
     new_judge = Judge("judge", tmp_path / "cache", server.url)
     assert new_judge.replies([request]) == ["A"] and len(server.asked) == 1
     assert (
+        # Turn and temperature are part of the cache key.
         new_judge.replies([JudgeRequest(request.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
     )
     assert (
@@ -164,6 +166,7 @@ def test_judge_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path
         new_judge.replies([JudgeRequest(request.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
     )
     for path in (tmp_path / "cache").rglob("*.json"):
+        # A killed process may leave a damaged file, which counts as missing.
         path.write_text("{torn")
     assert new_judge.replies([request]) == ["A"] and len(server.asked) == 4
 
@@ -290,7 +293,9 @@ def test_erring_judge_changes_only_unread_answers() -> None:
     run_without_judge.method.judge = None
     by_rules, _ = read_due_answers(run_without_judge, answers_600, questions())
     queries = judge_queries(run, answers_600, questions())
+    # What the rules can read is never sent to the judge.
     assert not any("The answer is B." in query.request.prompt for query in queries)
+    # One reply in twenty differs.
     rows = [(query.question_id, query.sample, draw.choice(["A"] * 19 + ["B"])) for query in queries]
     by_judge, report = read_due_answers(
         run,

@@ -33,6 +33,7 @@ def workdir(tmp_path_factory, phantoms):
 
 def answers(run):
     path = run / "answers.jsonl"
+    # The last line may be half written at the moment.
     complete_lines = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
     return [json.loads(line) for line in complete_lines.splitlines()]
 
@@ -77,6 +78,7 @@ def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir, calm, 
     total, run, chance = len(answers(calm)), workdir / f"killed-{kills}", random.Random(kills)
     arguments, earlier_answers = (*LOCAL, "--out", run.name), []
     for _ in range(kills):
+        # Kill at a random answer, but early enough that some are left.
         current_answers = killed(arguments, workdir, run, chance.randrange(1, total // kills))
         assert current_answers[: len(earlier_answers)] == earlier_answers, "what was journaled stays as it was"
         earlier_answers = current_answers
@@ -96,6 +98,7 @@ def test_ctrl_c_and_sigterm_end_in_one_line_and_the_run_goes_on(workdir, stop):
         while process.poll() is None and len(answers(workdir / out)) < 3:
             time.sleep(0.01)
         process.send_signal(stop)
+        # 130: the exit code of a program that Ctrl-C ended.
         assert process.wait(60) == 130
         errors = process.output_file.read_text()
         assert "run the same command again to resume" in errors
@@ -130,6 +133,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
 
 def without_time(run):
     document = json.loads((run / "result.json").read_text())
+    # The checkout may change while the tests run.
     document["environment"] = {k: v for k, v in document["environment"].items() if not k.startswith("git_")}
     return {name: value for name, value in document.items() if name not in ("created_at", "command")}
 

@@ -41,6 +41,7 @@ TURNED = {
     7: lambda drawn: np.rot90(np.swapaxes(drawn, 0, 1), 2),
     8: np.rot90,
 }
+# Factor 257 maps 255 to 65535, so that scaling back to 8 bits is exact.
 DEEP = GREY.astype(np.uint16) * 257
 TWELVE = np.rint(GREY.astype(float) * 4095 / 255).astype(np.uint16)
 
@@ -50,6 +51,7 @@ def saved(pixels, encoding, orientation=1, mode=None, **options):
     buffer = io.BytesIO()
     image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
     image = image.convert(mode) if mode else image
+    # A TIFF has the orientation in its own tag, other formats in EXIF.
     if orientation > 1 and encoding == "TIFF":
         options["tiffinfo"] = {274: orientation} | options.get("tiffinfo", {})
     elif orientation > 1:
@@ -61,7 +63,9 @@ def saved(pixels, encoding, orientation=1, mode=None, **options):
 
 def png(width, height, depth, colour, rows, leading_chunks=b""):
     """A PNG that Pillow itself does not write."""
+    # Pillow cannot write 16 bits per colour, sBIT or broken EXIF.
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+    # Each row starts with its filter type; 0 is none.
     data = zlib.compress(b"".join(b"\0" + row for row in rows))
     return b"\x89PNG\r\n\x1a\n" + head + leading_chunks + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
@@ -134,6 +138,7 @@ def kinds():
     for turn, turned in TURNED.items():
         files[f"jpeg turned {turn}"] = saved(COLOUR, "JPEG", turn, quality=95, subsampling=0), (turned(COLOUR), 12)
         files[f"png turned {turn}"] = saved(COLOUR, "PNG", turn), turned(COLOUR)
+    # Lossy files may differ by up to 12 of 255 levels.
     lossy = {"jpeg grey": GREY, "jpeg cmyk": COLOUR, "jpeg progressive": COLOUR}
     return {name: (data, (lossy[name], 12) if pixels is None else pixels) for name, (data, pixels) in files.items()}
 
@@ -151,6 +156,7 @@ def by_any_reader(data):
     """
     with Image.open(io.BytesIO(data)) as image:
         assert image.format in ("JPEG", "PNG") and image.mode in ("1", "L", "P", "RGB", "RGBA")
+        # Byte 24 of a PNG is its bit depth.
         assert image.format == "JPEG" or data[24] <= 8
         return np.asarray(image.convert("RGB")).astype(int)
 
@@ -168,6 +174,7 @@ def sent_to_a_server(files):
     pictures = {}
     for body in server.bodies:
         image, text = body["messages"][0]["content"]
+        # The server may receive the requests in any order; their text has the number.
         pictures[int(text["text"].split()[1].strip("?"))] = from_uri(image["image_url"]["url"])
     return [pictures[number] for number in range(len(files))]
 
@@ -178,6 +185,7 @@ def built(tmp_path, files):
     source.mkdir(parents=True)
     write_sources("halt-medvqa", source)
     paths = sorted((source / "images").rglob("*.jpg"))
+    # Replace the phantoms by the files to test, under their names.
     file_by_name = {path.name: files[number % len(files)] for number, path in enumerate(paths)}
     for path in paths:
         path.write_bytes(file_by_name[path.name])
@@ -194,6 +202,7 @@ def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
     tasks = pd.concat(pd.read_parquet(path) for path in report.folder.glob("inspect*/*.parquet"))
     uris = dict(zip(tasks["question_id"], tasks["image_uri"], strict=True))
     table = pd.read_csv(export_tsv(str(report.folder), None, tmp_path / "tsv")[0], sep="\t", dtype=str)
+    # VLMEvalKit's tables store a repeated image as the index of the row that has it.
     images = dict(zip(table["index"], table["image"], strict=True))
     exported = {
         row["question_id"]: images[row["image"]] if row["image"] in images else row["image"]
@@ -240,6 +249,7 @@ def test_twelve_bits_are_told_by_the_whole_dataset_or_refused(tmp_path, encoding
     assert seen == {round(int((TWELVE // 4).max()) * 255 / 4095), int(GREY.max())}
     with pytest.raises(BadInput, match="bit depth is unknown"):
         built(tmp_path / "mixed", [dark, saved(DEEP, encoding)])
+    # Without a dataset, 4095 may be white of 12 bits or a dark grey of 16.
     with pytest.raises(ImageError, match="bit depth is unknown"):
         make_picture(bright)
     for levels in (DEEP.astype(np.int32) - 9000, np.full(DEEP.shape, np.nan, np.float32)):

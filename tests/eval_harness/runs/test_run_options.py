@@ -37,6 +37,7 @@ def asked(data, benchmark="mediconfusion", **changes):
 @pytest.mark.parametrize("benchmark", ["mediconfusion", "gmai-mmbench", "halt-medvqa"])
 def test_a_model_that_knows_the_options_is_right_in_every_order(data, tmp_path, benchmark):
     result, folder = run_evaluation(asked(data, benchmark, permute=True, out=tmp_path / "run"))
+    # A model that knows the answer moves with the option, never with the letter.
     assert result.environment["permuted"]["same_option"] == 100
     assert result.environment["permuted"]["same_letter"] == 0
     headline = {"mediconfusion": "set_accuracy", "gmai-mmbench": "accuracy", "halt-medvqa": "average"}[benchmark]
@@ -72,6 +73,7 @@ def test_examples_are_never_of_the_same_case_or_image(data):
         assert request.image not in {shot.image for shot in request.shots}
         assert all(shot.answer[:3] in ("A: ", "B: ") for shot in request.shots)
         assert request.system.startswith("You are a helpful medical assistant")
+    # Otherwise a resumed run would mix answers to different prompts.
     assert requests == requests_of(data, shots=3, prompt="mc-flamingo"), "the same examples every time"
 
 
@@ -140,12 +142,14 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     model = plug_in(tmp_path)
     wish = asked(data, model=model, out=tmp_path / "run", limit=4)
     run_evaluation(wish)
+    # Each change must give a run of its own, or answers would be mixed.
     ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *OPTION_CHANGES]}
     assert len(ids) == 1 + len(OPTION_CHANGES)
     for changes in OPTION_CHANGES:
         with pytest.raises(BadInput, match="contains a different run"):
             run_evaluation(replace(wish, **changes))
     run = make_plan(replace(wish, settings=Settings(thinking=5000))).run
+    # Thinking tokens come on top of the answer's limit.
     assert run.method.generation["max_tokens"] == 512 + 5000
     assert run.method.generation["thinking"] == 5000
 
@@ -180,6 +184,7 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     ],
 )
 def test_options_that_cannot_be_are_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes, words):
+    # With a key, the options are the only reason for a refusal.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     with pytest.raises(BadInput, match=words):
         run_evaluation(asked(data, **({"model": plug_in(tmp_path), "out": tmp_path / "run"} | changes)))
@@ -206,6 +211,7 @@ def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, mo
     same_environment, _ = run_evaluation(wish)
     assert same_environment.environment["git_commit"] == "old"
     assert "resumed_with" not in same_environment.environment
+    # Cut the journal, so that the second process has questions left.
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
     other_environment, _ = run_evaluation(wish)
     assert other_environment.environment["git_commit"] == "old"

@@ -26,6 +26,7 @@ class Process:
         self.folder, self.shard = folder, Shard(rank, world)
         self.stack = contextlib.ExitStack()
         with contextlib.ExitStack() as beginning:
+            # If the journal cannot be opened, the claim must be released.
             beginning.enter_context(self.shard.claim(folder))
             with folder_lock(folder):
                 self.journal = self.shard.open_journal(folder)
@@ -66,11 +67,13 @@ def held(folder):
 def test_no_order_of_events_loses_an_answer(tmp_path, seed):
     random = Random(seed)
     expected, living = {}, {}
+    # Random events of up to six processes, with the expected answers kept beside them.
     for step in range(60):
         rank, world = random.choice([(0, 2), (1, 2), (0, 2), (1, 2), (0, 3), (2, 3), (0, 1)])
         process = living.get((rank, world))
         event = random.choice(["begin", "begin", "answer", "answer", "answer", "answer", "end", "kill", "look"])
         if event == "begin":
+            # Processes that divide the work differently would answer the same questions.
             if process or any(world != other_world for _, other_world in living):
                 with pytest.raises(BadInput, match="another process"):
                     Process(tmp_path, rank, world)
@@ -78,6 +81,7 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
             living[rank, world] = Process(tmp_path, rank, world)
             own_cases = {name for name in CASE_NUMBERS if CASE_NUMBERS[name] % world == rank}
             assert set(living[rank, world].left) == own_cases - expected.keys()
+        # A single process holds the main journal, which then cannot be merged.
         elif event == "look" and not any(world == 1 for _, world in living):
             assert held(tmp_path) == expected
         elif process is None:
@@ -90,6 +94,7 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
             del living[rank, world]
     for process in living.values():
         process.kill(torn=False)
+    # One last process must find exactly the unanswered questions.
     finisher = Process(tmp_path, 0, 1)
     assert set(finisher.left) == CASE_NUMBERS.keys() - expected.keys()
     finisher.end()
@@ -111,6 +116,7 @@ def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, mon
             text = f"answer {number}"
             expected[process.answer(text)] = text
         process.kill(torn=False)
+    # Dying at a random deletion covers every gap between two files.
     real, deletions_left = Path.unlink, random.randrange(8)
 
     def dying(path, *arguments, **options):

@@ -67,6 +67,7 @@ def test_comparison_names_differing_settings_scores_and_answers(workdir):
 
 @pytest.mark.parametrize(
     ("family", "cases", "skills"),
+    # The last case has so many questions that its p-values underflow.
     [*((family, 25, (0.2, 0.7)) for family in BENCHMARKS), ("gmai-mmbench", 120, (0.0, 1.0))],
 )
 def test_every_score_is_printed_with_difference_and_test(family, cases, skills):
@@ -109,9 +110,11 @@ def test_every_score_is_printed_with_difference_and_test(family, cases, skills):
         assert (printed_a, printed_b) == tuple(
             format_score(side[metric].value, metric_unit(metric)) for side in (scores_a, scores_b)
         )
+        # One printed decimal: half a unit of rounding.
         assert abs(float(difference) - (scores_a[metric].value - scores_b[metric].value)) <= 0.0501
         test = paired_test(*units_by_side, metric)
         ends = re.search(r"interval (\S+) to (\S+), p", test_text)
+        # Counts have no interval.
         assert (ends is None) == (METRICS[metric].unit == "count") == name.endswith("(count)")
         p = f"p = {test.p:.3g}" if test.p > 1e-12 else "p < 1e-12"
         assert test_text.endswith(f"{p} ({test.method})")
@@ -125,6 +128,7 @@ def test_every_score_is_printed_with_difference_and_test(family, cases, skills):
 def test_aggregate_is_not_tested_with_the_answers_of_a_neighbouring_run(workdir):
     from eval_harness.store.aggregate import aggregate
 
+    # The aggregate's file lies beside the answers of the run that it was made from.
     aggregate("best", [workdir / "oracle"], out=workdir / "oracle/best.json")
     assert "no paired test: one of them has no answers" in compare_runs(workdir, "oracle/best.json", "chance")
 
@@ -171,6 +175,7 @@ def test_fields_missing_from_a_paper_are_not_differences(workdir):
 def test_free_form_answers_are_sent_to_the_judge_once(workdir, tmp_path):
     def judging(body):
         text = body["messages"][-1]["content"]
+        # The evaluated model gets an image, so its content is a list; the judge gets text only.
         if not isinstance(text, str):
             return "The lesion is on the left of the picture, I think."
         return "A: 9\nB: 2\nYour explanation: it says so"

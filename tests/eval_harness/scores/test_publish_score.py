@@ -71,6 +71,7 @@ def test_publishing_opens_one_pull_request_for_the_leaderboard(api, run, publish
     [pull] = pulls(api)
     assert pull.url in done.stdout and pull.status == "open"
     again = publish_score(run)
+    # Publishing is idempotent while the pull request is open, and after it was merged.
     assert "already there" in again.stdout and len(pulls(api)) == 1
 
     score = read_result(run / "result.json").scores["individual_accuracy"]
@@ -95,6 +96,7 @@ def test_publishing_opens_one_pull_request_for_the_leaderboard(api, run, publish
 
 def test_new_score_of_the_same_name_updates_the_pull_request(api, run, data, publish_score, tmp_path):
     publish_score(run)
+    # Another seed is another run with its own score.
     other_run = run_folder(data, tmp_path / "other", seed=2)
     done = publish_score(other_run)
     assert done.stdout.startswith("updated: ") and len(pulls(api)) == 1

@@ -87,6 +87,7 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
         for side in (1, 2)
     )
     readings = read_responses(answers, questions, "mediconfusion", "official")
+    # Compare the reading first: equal scores could hide two errors that cancel.
     letters = ["AB"[choice[0]] if choice else None for choice in readings["choice"]]
     assert letters == [authors[f"parsed_{side}"] for authors in record["responses"].values() for side in (1, 2)]
     scored = compute_scores("mediconfusion", questions, readings, "official")
@@ -118,6 +119,7 @@ def _same(got: dict, per_aspect: dict) -> None:
     for name, figures in per_aspect.items():
         aspect = ASPECT[name]
         assert got[aspect].value == pytest.approx(figures["acc"], abs=5e-5), aspect
+        # The authors' scorer has no such number for abnormality.
         if "acc w. hallu" in figures:
             assert got[f"{aspect}_without_adversarial"].value == pytest.approx(figures["acc w. hallu"], abs=5e-5), (
                 aspect

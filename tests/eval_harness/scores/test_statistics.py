@@ -45,6 +45,7 @@ def test_interval_coverage_is_at_least_93_percent(name: str) -> None:
     sizes = interval_coverage.layouts()[name]
     for cell in (c for c in CELLS if c[0] == name):
         result = interval_coverage.cell(name, sizes, *cell[1:], draws=1500, seed=7)
+        # Two standard errors of slack.
         assert result.coverage >= 0.93 - 0.013, result
 
 
@@ -77,6 +78,7 @@ def naive_design_effects(hits: np.ndarray, cluster: np.ndarray) -> tuple[float, 
     n, p, groups = len(hits), hits.mean(), [hits[cluster == label] for label in np.unique(cluster)]
     sizes, rarer = np.array([len(group) for group in groups]), min(hits.sum(), n - hits.sum())
     icc = 0.0
+    # With one cluster, or clusters of one unit, there is no correlation to estimate.
     if 1 < len(groups) < n:
         among = sum(len(group) * (group.mean() - p) ** 2 for group in groups) / (len(groups) - 1)
         within = sum(((group - group.mean()) ** 2).sum() for group in groups) / (n - len(groups))
@@ -92,10 +94,12 @@ def naive_effective_size(hits: np.ndarray, cluster: np.ndarray) -> float:
     effects.
     """
     n, sizes = len(hits), np.unique(cluster, return_counts=True)[1]
+    # One cluster, or only clusters of one unit: the number of clusters is exact.
     if len(sizes) in (1, n):
         return float(len(sizes))
     effective_clusters = n**2 / (sizes**2).sum()
     t = stats.t.ppf(0.975, effective_clusters - 1)
+    # The ratio of normal to t quantile pays for estimating the variance from few clusters.
     worth = n / max(naive_design_effects(hits, cluster)) * (stats.norm.ppf(0.975) / t) ** 2
     return max(worth, effective_clusters)
 
@@ -128,6 +132,7 @@ def test_published_interval_equals_the_measured_one_without_correlation(seed: in
     printed = intervals.printed_interval(100 * hits.mean(), 176, sharing)
     assert measured is not None
     assert printed.low >= measured.low - 1e-9 and printed.high <= measured.high + 1e-9
+    # The lower bound on the design effect applies to the printed interval, too.
     *estimates, min_effect = naive_design_effects(hits, UNEQUAL)
     if max(estimates) <= min_effect:
         assert (printed.low, printed.high) == pytest.approx((measured.low, measured.high), abs=1e-9)
@@ -173,6 +178,7 @@ def test_difference_interval_coverage_is_at_least_93_percent(layout: str, share_
     """
     for icc in (0.0, 0.3):
         coverage = interval_coverage.difference(layout, share_a, share_b, icc, draws=800, seed=7)
+        # Two standard errors of slack.
         assert coverage >= 0.93 - 0.018, (layout, share_a, share_b, icc)
 
 
@@ -191,6 +197,7 @@ def test_paired_test_without_clusters_keeps_its_level(n: int) -> None:
             )
             p = np.array([float(_two(a, b.astype(np.float32)).p[0, 1]) for a, b in zip(*top, strict=True)])
             rejected += stats.binom.pmf(k, n, differing) * (stats.binom.pmf(won, k, 0.5) * (p < 0.05)).sum()
+            # Tables with more differing units are too rare to matter.
             if stats.binom.sf(k, n, differing) < 1e-6:
                 break
         assert rejected <= 0.06, (differing, rejected)
@@ -216,6 +223,7 @@ def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple
         size = (n - full) / (len(groups) - 1)
         icc = (among - within) / (among + (size - 1) * within) if among + within > 1e-12 else 0.0
     linearised = sum(group.sum() ** 2 for group in groups) / total if total > 1e-9 else 1.0
+    # The three bounds guard against few clusters, unequal ones, and few differences.
     deff = max(1 + (full - 1) * max(icc, 0.0), linearised, 1 + (n / len(groups) - 1) / max(total, 1))
     error, df = np.sqrt((total + 1) * deff) / n, n / full - 1
     if df < 1e-9:
@@ -252,6 +260,7 @@ def test_difference_equals_the_textbook_formulas(
 def test_p_is_below_5_percent_exactly_if_the_interval_excludes_0(seed: int, n: int, clusters: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     cluster = rng.integers(0, clusters, n)
+    # A ratio has units that do not count for one of the models.
     base = [(rng.random(n) < rng.random()).astype(float) if kind == "ratio" else np.ones(n) for _ in range(2)]
     samples = 3 if kind == "samples" else 1
     a, b = (
@@ -270,6 +279,7 @@ def test_holm_agrees_with_statsmodels() -> None:
     rng = np.random.default_rng(1)
     table = np.ones((6, 6))
     upper = np.triu_indices(6, 1)
+    # The third power gives some small p-values, which the correction must keep significant.
     table[upper] = rng.random(15) ** 3
     table = np.minimum(table, table.T)
     assert ranks.holm_adjust_pairs(table)[upper] == pytest.approx(multipletests(table[upper], method="holm")[1])
@@ -285,6 +295,7 @@ def test_ranks_agree_with_pairwise_tests(models: int, seed: int, up: bool) -> No
     leads alone exactly if they differ.
     """
     rng = np.random.default_rng(seed)
+    # Rounding produces ties.
     value = np.round(rng.normal(size=models), 1)
     gap = np.abs(value[:, None] - value[None, :])
     p = np.clip(np.exp(-3 * rng.random() * gap) * rng.uniform(0.01, 1), 0, 1)
@@ -314,6 +325,7 @@ def test_power_and_error_rate_of_ranks() -> None:
     """Part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's
     components.
     """
+    # The best model is found alone at the top in nine draws of ten.
     assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     for icc in (0.0, 0.2):
         missed, _, any_differ = ranks_simulation.equals(60, np.full(20, 0.2), 3, icc, 0.0)
@@ -337,6 +349,7 @@ def test_paired_test_does_not_depend_on_the_other_models(seed: int) -> None:
     answered = (rng.random(n) < 0.8).astype(float)
     models = {str(at): frame((rng.random(n) < rng.random()).astype(float), cluster) for at in range(3)}
     models |= {str(at): frame((rng.random(n) < rng.random()) * answered, cluster, answered) for at in (3, 4)}
+    # A mean over three samples has values between 0 and 1.
     models |= {"sampled": frame(rng.integers(0, 4, n) / 3, cluster)}
     pairwise = comparisons.compare_pairwise(pack_outcomes(models, "m"))
     for a, b in itertools.combinations(range(len(models)), 2):
@@ -353,10 +366,12 @@ def test_interval_is_stable_under_rounding(seed: int) -> None:
     n, n_clusters = int(rng.integers(2, 40)), int(rng.integers(2, 6))
     base = np.repeat(rng.integers(1, n_clusters + 1, n) / n_clusters, 2)
     n *= 2
+    # Sums that are exact in real numbers but not in floating point.
     top = [base, base / 2, base / 3, base * (rng.random(n) < 0.5), base * (np.arange(n) % 2)][seed % 5]
     cluster = rng.integers(0, n, n)
     interval = intervals.clustered_interval(top, base, cluster)
     order = rng.permutation(n)
+    # Factors that have no exact binary representation.
     for weight in (1 / 3, 1 / 7, 23.1):
         again = intervals.clustered_interval(weight * top[order], weight * base[order], cluster[order])
         assert (again.low, again.high) == pytest.approx((interval.low, interval.high), abs=1e-9)

@@ -55,6 +55,7 @@ def test_the_same_run_twice_is_stored_once(run, tmp_path):
     assert (
         len(pd.read_parquet(tmp_path / f"store/questions/{fingerprint}.parquet")) == stored.result.benchmark.questions
     )
+    # No unfinished upload is left behind.
     assert not any((tmp_path / "store/.incoming").iterdir())
 
 
@@ -62,6 +63,7 @@ def test_all_problems_are_reported_at_once(run, tmp_path):
     edit_json(run / "run.json", lambda d: d["model"].update(name="<b>Model"))
     edit_answers(
         run,
+        # An unknown question, and one that is answered twice.
         lambda rows: rows.__setitem__(slice(-2, None), [rows[0] | {"question_id": "nobody"}, rows[1]]),
     )
     problems = "; ".join(build_submission(run).problems)
@@ -85,6 +87,7 @@ def test_an_edited_key_makes_another_dataset(run, data):
     questions.to_parquet(run / "questions.parquet", index=False)
     (run / "result.json").unlink()
     assert build_submission(run).problems == []  # the dataset is at hand: the run's own copy is not asked
+    # Without the dataset, the edited copy in the run must not be trusted.
     edit_json(run / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
     with pytest.raises(BadInput, match="--data"):
         build_submission(run)
@@ -96,6 +99,7 @@ def test_partial_runs_and_baselines_must_be_marked(data, tmp_path):
     limited = run_folder(data, tmp_path / "limited", limit=4)
     submission = build_submission(limited)
     assert submission.problems == [] and submission.result.benchmark.selection == "only the first 4 questions"
+    # The run claims to be complete.
     edit_json(limited / "run.json", lambda d: d["benchmark"].update(selection=None))
     with pytest.raises(BadInput, match="its questions are not those of the dataset"):
         build_submission(limited)
@@ -114,6 +118,7 @@ def test_run_ids_do_not_become_paths(run):
 
 def test_model_names_with_markup_or_controls_are_refused(data, tmp_path):
     path = write_lines(tmp_path / "answers.jsonl", responses(data))
+    # Markup, control characters, invisible marks, blank and overlong names.
     for name in ("<script>", "a\x07b", "a\u202eb", "a\u200bb", "", "  ", "a" * 201):
         assert refused(path, tmp_path / "store", "mediconfusion", name, str(data))
     assert not (tmp_path / "store").exists()
@@ -159,6 +164,7 @@ def test_mediconfusion_official_output(data, tmp_path):
             path.write_text(json.dumps(document, indent=indent))
             submission = from_file(path, data)
             assert submission.problems == [] and submission.result.scores == expected_scores
+    # A failed request, an unanswered image, and later a pair that does not exist.
     official[pairs[0]]["answer"]["im2"]["full_answer"] = None
     del official[pairs[1]]["answer"]["im1"]
     (tmp_path / "odd.json").write_text(json.dumps(official))
@@ -194,6 +200,7 @@ def test_probmed_official_output(probmed, tmp_path):
         0
     ].problems
     assert submissions[0].result.scores == submissions[1].result.scores
+    # A key that contradicts ours shows that the file is about other questions.
     for answer in ("no" if rows[0]["gt_ans"] == "yes" else "yes", "left lung"):
         rows[0]["gt_ans"] = answer
         with pytest.raises(BadInput, match="another version"):
@@ -201,6 +208,7 @@ def test_probmed_official_output(probmed, tmp_path):
 
 
 def test_an_existing_folder_wins_over_a_repository(tmp_path, monkeypatch):
+    # The name has the form of a repository, and may also be a relative path.
     monkeypatch.chdir(tmp_path)
     assert is_hub_store("ORG/results")
     (tmp_path / "ORG/results").mkdir(parents=True)

@@ -37,6 +37,7 @@ def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
     assert main_files(owner) == main_before
     added = set(owner.list_repo_files(**REPO, revision="refs/pr/1")) - set(owner.list_repo_files(**REPO))
     assert added == {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "run.json")}
+    # Submitting the same run again finds the open pull request.
     again = convert_and_submit(run, STORE)
     assert (again.new, again.location) == (False, done.location)
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
@@ -52,6 +53,7 @@ def test_missing_store_or_token_is_a_one_line_error(owner, run, monkeypatch):
     with pytest.raises(BadInput, match="ORG/absent"):
         convert_and_submit(run, "ORG/absent")
     monkeypatch.delenv("HF_TOKEN")
+    # The machine that runs the tests may have a token of its own.
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(BadInput, match="no Hub token"):
         convert_and_submit(run, STORE)
@@ -72,9 +74,11 @@ def test_a_clean_pull_request_is_added_byte_for_byte_and_closed(owner, run, data
     )
     for path, content in (files | derived).items():
         assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == content
+    # Only the submission is downloaded, not the rest of the store.
     requested_paths = {request.path for request in local_hub.record.requests("GET", "/resolve/")}
     assert requested_paths and not any("notes" in path for path in requested_paths)
     assert status(owner, 1) == "closed" and "Verified" in comments(owner, 1)[-1]
+    # Verifying again must change nothing.
     commits = len(owner.list_repo_commits(**REPO))
     assert verify(f"{STORE}@1", data=[str(data)])[0].status == "closed already"
     assert verify(STORE, everything=True, data=[str(data)]) == []
@@ -85,6 +89,7 @@ def test_a_clean_pull_request_is_added_byte_for_byte_and_closed(owner, run, data
 def test_a_later_push_is_ignored(owner, run, data, as_owner, monkeypatch):
     done = convert_and_submit(run, STORE)
     as_owner()
+    # The contributor pushes other bytes while the first ones are examined.
     examined = pull_requests.examine_in_sandbox
 
     def push_meanwhile(*arguments, **options):
@@ -119,6 +124,7 @@ def test_false_statements_are_refused_once_with_a_reason(owner, run, data, as_ow
     numbers = [propose(owner, submission_files(run, change)) for change in RUN_JSON_LIES.values()]
     main_before = main_files(owner)
     as_owner()
+    # The second pass must not repeat the comment.
     for _ in range(2):
         outcomes = verify(STORE, everything=True, data=[str(data)])
         for words, outcome in zip(RUN_JSON_LIES, outcomes, strict=True):
@@ -139,6 +145,7 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
     propose(owner, {f"{folder}/run.json": files[f"{folder}/run.json"]})
     propose(owner, {**files, "results/mediconfusion/Other/run/run.json": b"{}"})
     propose(owner, {"README.md": b"hello"})
+    # Derived files and records of acceptance come from the verifier only.
     for name in ("result.json", "units.parquet", "acceptance.json"):
         propose(owner, {**files, f"{folder}/{name}": b"{}"})
     main_before = main_files(owner)
@@ -162,6 +169,7 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
 
 def test_a_newer_main_is_not_a_deletion(owner, run, data, as_owner):
     convert_and_submit(run, STORE)
+    # Main moves on after the pull request was opened, which must not look like a deletion by it.
     owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
     as_owner()
     assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
@@ -172,6 +180,7 @@ def test_flagged_pull_requests_wait_for_review(owner, run, data, as_owner, tmp_p
     convert_and_submit(run, STORE)
     rows = list(load_questions(data).itertuples())
     perfect = [{"question_id": row.question_id, "response": response_text(row, True)} for row in rows]
+    # A perfect score, and then the answers of the first run under another name.
     convert_and_submit(write_lines(tmp_path / "p.jsonl", perfect), STORE, "mediconfusion", "Too good", str(data))
     convert_and_submit(
         write_lines(tmp_path / "t.jsonl", responses(data)),
@@ -198,6 +207,7 @@ def test_untrusted_text_is_never_markup_in_comments(owner, run, data, as_owner):
     as_owner()
     verify(f"{STORE}@1", data=[str(data)])
     text = comments(owner, 1)[-1]
+    # The name stays within one code block, where a mention notifies no account.
     assert text.count("```") == 2 and text.index("```") < text.index("@curator") < text.rindex("```")
 
 
@@ -220,6 +230,7 @@ def test_copies_of_older_open_pull_requests_are_flagged(owner, run, data, as_own
     files = submission_files(run)
     original, copy = propose(owner, files), propose(owner, files, token=STRANGER)
     as_owner()
+    # Verify the copy first: the age of the pull request decides, not the order of verification.
     for number, word in ((copy, "for a person"), (original, "added")):
         (outcome,) = verify(f"{STORE}@{number}", data=[str(data)])
         assert outcome.status == word, outcome
@@ -231,12 +242,14 @@ def test_untrusted_text_is_bounded_in_output_and_comments():
     printed = str(VerifyResult("ORG/results@1", "refused", tuple(lines)))
     assert len(printed) < 30_000 and "and 4,970 more" in printed and "\x1b" not in printed
     landing = Acceptance(account="a", accepted_at=utc_now(), verified_by="b", flags=printable_lines(lines)).to_bytes()
+    # What is written must be readable again.
     assert len(landing) < MAX_BYTES and parse_record(landing, Acceptance, "x").flags[-1] == "and 4,970 more"
 
 
 def test_large_files_are_not_downloaded(owner, run, data, as_owner, local_hub, monkeypatch):
     files = submission_files(run)
     propose(owner, files)
+    # The limit is checked by the size that the Hub states, before any download.
     monkeypatch.setattr(pull_requests, "MAX_FILE_BYTES", 100)
     as_owner()
     local_hub.record.clear()
@@ -250,6 +263,7 @@ def test_a_folder_store_is_examined_in_place(run, data, tmp_path):
     assert [outcome.status for outcome in verify(str(tmp_path / "store"))] == ["verified"]
     assert [outcome.status for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
     document = read_result(stored / "result.json")
+    # A number that the answers do not give.
     document.scores["confusion"].value = 12.5
     (stored / "result.json").write_text(document.to_json())
     (outcome,) = verify(str(tmp_path / "store"))

@@ -77,6 +77,7 @@ def test_the_score_is_the_papers_metric_with_one_decimal(test, folders, tmp_path
     path = write_upload(tmp_path / "a.jsonl", right=47)
     score = test.score(path, "Model A", "ann")
     assert score == HiddenScore(78.3, SINGLE, 1, datetime.now(UTC).date().isoformat(), "accuracy")
+    # Score the same answers with the key in the open, by the ordinary route.
     questions = open_repository(folders[0]).questions("test")
     questions["answer"] = [
         [" ABCD".index(letter) - 1 for letter in make_key()[name]] for name in questions["question_id"]
@@ -95,6 +96,7 @@ def test_multiple_choice_has_its_own_metric(folders, tmp_path):
     answers = [
         {
             "question_id": name,
+            # Wrong on every single-choice question, which this metric must not count.
             "response": ", ".join(letters if len(letters) > 1 else wrong_letters(letters)),
         }
         for name, letters in make_key().items()
@@ -110,10 +112,12 @@ def test_the_daily_limit_is_enforced_and_names_the_next_day(test, tmp_path):
     line = refused(test.score, write_upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "ann")
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
     assert "all 2 scorings" in line and tomorrow in line and "00:00 UTC" in line
+    # The limit is per user, whatever the case of the name.
     assert (test.remaining("ANN"), test.remaining("bob")) == (0, 2)
     assert test.score(write_upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "bob").value == 16.7
     edit_json(
         tmp_path / "ledger/users/ann.json",
+        # On the next day both attempts are available again.
         lambda d: [scoring.update(day="2026-01-01") for scoring in d["scorings"]],
     )
     assert test.score(write_upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "ann").remaining == 1
@@ -123,6 +127,7 @@ def test_scoring_the_same_answers_again_is_free(test, tmp_path):
     path = write_upload(tmp_path / "a.jsonl", 33)
     score = test.score(path, "Model", "ann")
     records = [json.loads(line) for line in path.read_text().splitlines()]
+    # The same choices in other bytes: another order, and a field that is not scored.
     again = write_lines(tmp_path / "other.jsonl", [{**record, "seconds": 1.5} for record in reversed(records)])
     assert test.score(path, "Another name", "ann") == test.score(again, "Model", "ann") == score
     test.score(write_upload(tmp_path / "b.jsonl", 34), "Model", "ann")
@@ -137,6 +142,7 @@ def test_the_ledger_records_user_time_and_model_but_no_answers(test, tmp_path):
     entry, second_entry = (
         json.loads((tmp_path / f"ledger/users/{user}.json").read_text())["scorings"][0] for user in ("ann", "bob")
     )
+    # Copied answers must be visible in the ledger although it does not contain them.
     assert entry["choices"] == second_entry["choices"], "who sends another's answers is seen"
     assert (entry["model"], entry["score"], entry["day"]) == (
         "Model A",
@@ -166,6 +172,7 @@ def test_a_file_must_answer_every_question_once(test, tmp_path):
     for words, change in REFUSED_FILES.items():
         path = write_lines(tmp_path / "b.jsonl", change(records))
         (problem, *_) = test.check(path)
+        # The message must not reveal where the server keeps uploads.
         assert problem.startswith("b.jsonl") and words in problem and str(tmp_path) not in problem
     line = refused(test.score, path, "Model", "ann")
     assert words in line and "Nothing was scored or counted" in line
@@ -177,6 +184,7 @@ def test_hostile_files_are_refused_and_cost_nothing(test, tmp_path):
     path = tmp_path / "a.bin"
     for content in (
         pickle.dumps([1]),
+        # Beginnings of a zip and of a Parquet file, deep JSON, and broken UTF-16.
         b"PK\x03\x04",
         b"PAR1" + b"\0" * 90,
         b"",
@@ -198,9 +206,11 @@ USERS = (
     "a\0b",
     "a" * 97,
     "Jos\u00e9",
+    # The Kelvin sign, which case folding turns into an ASCII k.
     "\u212aim",
     "a b",
     "a\n",
+    # An Arabic digit.
     "\u0661",
 )
 
@@ -220,6 +230,7 @@ def test_a_damaged_ledger_is_not_treated_as_empty(test, tmp_path):
     test.score(write_upload(tmp_path / "a.jsonl", 30), "Model", "ann")
     file = tmp_path / "ledger/users/ann.json"
     content = file.read_text()
+    # An empty ledger would give the user new attempts.
     for damaged in (content[:40], "[]", "{}", '{"scorings": [{}]}'):
         file.write_text(damaged)
         refused(test.score, write_upload(tmp_path / "b.jsonl", 31), "Model", "ann")
@@ -228,6 +239,7 @@ def test_a_damaged_ledger_is_not_treated_as_empty(test, tmp_path):
 
 def test_a_key_of_another_test_is_refused_without_quoting_it(folders, tmp_path):
     ledger, path = str(tmp_path / "ledger"), write_upload(tmp_path / "a.jsonl", 30)
+    # A key with one question more belongs to another test.
     longer = build_test(tmp_path / "longer", make_key() | {"3000": "C"})
     lines = [refused(HiddenTest(str(folders[0]), str(longer[1]), ledger).score, path, "Model", "ann")]
     lines.append(refused(HiddenTest(str(folders[0]), str(tmp_path / "none"), ledger).score, path, "Model", "ann"))
@@ -247,6 +259,7 @@ def test_a_failed_scoring_never_quotes_the_key_and_is_not_counted(test, tmp_path
     with monkeypatch.context() as broken, caplog.at_level(logging.DEBUG):
         broken.setattr(hidden_test, "compute_units", breaks)
         line = refused(test.score, path, "Model", "ann")
+    # Neither the message nor any log level may contain the key.
     assert "key is" not in line + caplog.text and "nothing was counted" in line
     assert test.remaining("ann") == 2
     assert test.score(path, "Model", "ann").remaining == 1
@@ -256,17 +269,20 @@ def test_scoring_on_the_hub(on_hub, tmp_path, local_hub):
     test = on_hub()
     path = write_upload(tmp_path / "a.jsonl", 33)
     assert test.score(path, "Model A", "ann").value == 55.0
+    # Scoring the same file again needs no commit.
     local_hub.record.clear()
     assert on_hub().score(path, "Model A", "ann").remaining == 1
     assert not local_hub.record.requests("POST", "/commit/")
     assert [scoring["score"] for scoring in ledger_scorings("ann")] == [55.0]
     cache = Path(huggingface_hub.constants.HF_HUB_CACHE)
+    # The key must not remain in a cache on the disk.
     assert not any(cache.glob("*gmai-answers*"))
 
 
 def test_answers_and_ledger_must_be_private(on_hub, tmp_path, local_hub):
     path = write_upload(tmp_path / "a.jsonl", 33)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    # A public key or ledger would reveal the answers or the choices.
     for name in ("ORG/gmai-answers", "ORG/ledger"):
         api.update_repo_settings(name, repo_type="dataset", private=False)
         line = refused(on_hub().score, path, "Model", "ann")
@@ -279,6 +295,7 @@ def test_answers_and_ledger_must_be_private(on_hub, tmp_path, local_hub):
 
 @pytest.mark.parametrize(("fault", "fails_after"), [(412, False), (RESET, True)])
 def test_a_lost_response_is_recorded_once(on_hub, tmp_path, local_hub, fault, fails_after):
+    # 412: another commit came first. A reset loses the response after the commit was made.
     local_hub.faults.add("/commit/", fault, method="POST", lose_response=fails_after)
     assert on_hub().score(write_upload(tmp_path / "a.jsonl", 33), "Model", "ann").remaining == 1
     assert len(ledger_scorings("ann")) == 1
@@ -289,6 +306,7 @@ def test_an_unreadable_ledger_is_not_treated_as_empty(on_hub, tmp_path, local_hu
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     test = on_hub(per_day=1)
     test.score(write_upload(tmp_path / "a.jsonl", 33), "Model", "ann")
+    # Each of the requests by which the ledger is read may fail.
     for path in ("/paths-info/", "/resolve/.*users", "/api/datasets/ORG/ledger"):
         local_hub.faults.add(path, 503, times=1000)
         refused(test.score, write_upload(tmp_path / "b.jsonl", 34), "Model", "ann")
@@ -337,6 +355,7 @@ def test_concurrent_processes_never_exceed_the_daily_limit(on_hub, tmp_path):
             tmp_path / str(n),
             cwd=tmp_path,
             HF_HUB_DISABLE_XET="1",
+            # Separate homes: processes on different machines share no cache or lock.
             HF_HOME=str(tmp_path / f"hf{n}"),
         )
         for n in range(2)

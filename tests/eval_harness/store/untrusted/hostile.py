@@ -23,6 +23,7 @@ class MarkingPickle:
 def _zip() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        # A path that leaves the folder, and content that compresses a thousandfold.
         archive.writestr("../../up.jsonl", b"0" * 50_000_000)
     return buffer.getvalue()
 
@@ -50,6 +51,7 @@ def _sparse(size: int, head: bytes) -> Callable[[Path], None]:
     def write(path: Path) -> None:
         with path.open("wb") as file:
             file.write(head)
+            # Sparse: the file claims this size without using disk space.
             file.truncate(size)
 
     return write
@@ -79,6 +81,7 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "parquet: not a number": lambda: _parquet(question_id=["90001-1"], response=[float("nan")]),
     "parquet: no such columns": lambda: _parquet(a=[1], b=[2]),
     "parquet: cut": lambda: _parquet(question_id=["90001-1"], response=["A"])[:-20],
+    # The footer's length comes before the last four bytes.
     "parquet: footer of 2 GB": lambda: b"PAR1" + b"\0" * 50 + b"\xff\xff\xff\x7f" + b"PAR1",
     "json: deep line": lambda: b'{"question_id": "90001-1", "response": ' + DEEP_JSON + b"\n",
     "json: deep document": lambda: DEEP_JSON,
@@ -113,6 +116,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "2 GB of lines": _sparse(2 << 30, ANSWER_LINE),
     "200 MB of nothing after a line": _sparse(200 << 20, ANSWER_LINE * 200),
     "pipe": os.mkfifo,
+    # Reading it would never end.
     "link to a device": lambda path: path.symlink_to("/dev/zero"),
     "link to itself": lambda path: path.symlink_to(path),
     "folder": Path.mkdir,
@@ -150,5 +154,6 @@ def run_jsons(valid: dict) -> dict[str, bytes]:
         "name path": changed(lambda d: d["benchmark"].update(name="../../../tmp/x")),
         "markup": changed(lambda d: d["model"].update(name="<img src=x onerror=alert(1)>")),
         "right to left": changed(lambda d: d["model"].update(name="Model \u202e7B")),
+        # A duplicate key, of which parsers keep the first or the last.
         "two kinds": changed(lambda d: d).replace(b'"environment": {', b'"environment": {}, "environment": {'),
     }

@@ -43,6 +43,7 @@ def harmless(line: str) -> bool:
 
 @pytest.mark.parametrize("name", few(FILES, 12))
 def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name):
+    # A pickle that is loaded would leave its mark in the working directory.
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "upload"
     FILES[name](path)
@@ -74,6 +75,7 @@ def examine_folder_here(workdir, folder, dataset) -> str:
         submission = examined_here(SubmittedFiles.from_folder(workdir), partial(fixed_dataset, dataset))
         return "; ".join([*submission.problems, *([] if submission.folder == folder else ["lies elsewhere"])])
     except SandboxError:
+        # A crash of the sandbox is not a reasoned refusal.
         raise  # refused as well, but nobody foresaw it
     except BadInput as error:
         return str(error)
@@ -146,6 +148,7 @@ def test_wild_records_are_read_or_refused(data, tmp_path, records, form):
         assert harmless(str(error)) and not isinstance(error, SandboxError)
     else:
         assert all(harmless(line) for line in submission.problems)
+        # Every question has a status, even if it was not answered.
         assert sum(submission.result.statuses.values()) >= len(load_questions(data))
 
 
