@@ -21,7 +21,6 @@ EXTRAS = {
     "matplotlib": "plot",
     "peft": "peft",
     "ray": "ray",
-    "vllm": "vllm",
     "highdicom": "curation",
     "imagehash": "curation",
     "krippendorff": "curation",

@@ -200,7 +200,7 @@ def evaluate(
     Raises:
         BadInput: anything the caller can fix, in one line; no incomplete file is left behind.
     """
-    from eval_harness.models.load import load_backend, wrap_plug_in
+    from eval_harness.models.load import CachingLoader, load_backend, wrap_plug_in
     from eval_harness.runs.runner import evaluate_arms as run_arms
     from eval_harness.runs.runner import run_evaluation as run_model
 
@@ -236,7 +236,8 @@ def evaluate(
     try:
         validated = validate_options({name: value for name, value in all_options.items() if value is not None})
         config = build_config({**validated, "benchmark": benchmark, "no_resume": not resume}, argv)
-        result, folder = run_arms(config, load) if arms else run_model(config, load)
+        with CachingLoader(load) as loader:
+            result, folder = run_arms(config, loader) if arms else run_model(config, loader)
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
     finally:

@@ -81,7 +81,7 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
         question_ids[key], prompts[key] = row["question_id"], text
 
     # As in the harness, only servers get a system message.
-    system = eval_spec(family).system if getattr(model, "is_api", False) else None
+    system = eval_spec(family).system if getattr(model, "uses_http", False) else None
     replies = list(ask_once(model, prompts, asking, blind.journal, "asking without images", system).values())
     answers = pd.DataFrame(
         [(question_ids[reply["id"]], 0, reply["reply"], reply["status"]) for reply in replies],

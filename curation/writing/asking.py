@@ -158,7 +158,7 @@ def _request_replies(
     system: str | None,
 ) -> Iterator[dict[str, Any]]:
     """Send prompts to a model; yield the journal entry of each reply once it is written."""
-    if getattr(model, "is_api", False):
+    if not getattr(model, "is_local", True):
         volume = (
             f"{len(prompts):,} texts ({desc}: prompts with what they are about; "
             f"{sum(map(len, prompts.values())):,} characters)"

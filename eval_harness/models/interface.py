@@ -39,7 +39,10 @@ class Backend(Protocol):
         options: The settings of `BACKEND_OPTIONS` that are supported. A plug-in class that takes
             the settings and has no `options` is given all of them.
         sees_prompts: False if answers do not come from the conversation.
-        is_api: Whether the model is behind a server.
+        is_local: Whether the weights are loaded on this machine for the run; such a model is kept
+            loaded for the next run, and its replies need no cache.
+        uses_http: Whether each request is one HTTP call (`ps` needs one per option), several are in
+            flight, and the output limit is raised for a model that turns out to reason.
         takes_stream: True if `generate` consumes requests one by one, possibly from another thread,
             instead of taking a list; it then raises nothing but BadInput.
         template_hash: Hash of the chat template, if one is applied here.
@@ -51,10 +54,14 @@ class Backend(Protocol):
     one_token: bool
     deviations: list[str]
     sees_prompts: bool = True
-    is_api: bool = False
+    is_local: bool = True
+    uses_http: bool = False
     takes_stream: bool = False
     template_hash: str | None = None
     digest: str | None = None
+
+    def close(self) -> None:
+        """Release what the loaded model holds."""
 
     @property
     def several_images(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.extras import require
@@ -81,43 +81,55 @@ def _load(model: str, settings: Settings) -> Backend:
         raise BadInput(_unknown_model_message(model, kind))
     check_model_exists(model, name if kind == "vllm" else model)
     if kind == "vllm":
-        from eval_harness.models.local.vllm_vlm import VllmVLM
+        from eval_harness.models.http.vllm_server import VllmServer
 
-        return VllmVLM(name, settings)
+        return VllmServer(name, settings)
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     check_options(model, settings, TransformersVLM.options)
     return TransformersVLM(model, settings)
 
 
-def caching_loader(
-    load: Callable[[str, Settings], Backend] = load_backend,
-) -> Callable[[str, Settings], Backend]:
-    """Return a `load_backend` that keeps the most recent local model loaded.
+class CachingLoader:
+    """A `load_backend` that keeps the most recent local model loaded.
 
     The next run with the same model and settings gets it as if freshly loaded. Back ends of servers
-    are cheap to make and remember what their server supports, so they are made anew.
+    are cheap to make and remember what their server supports, so they are made anew. Leaving the
+    context releases the model.
 
     Args:
-        load: The function to cache.
-
-    Returns:
-        A function with the same signature.
+        load: The function that loads a back end.
     """
-    cache: dict[str, tuple[Settings, Backend, list[str]]] = {}
 
-    def load_cached(model: str, settings: Settings) -> Backend:
-        if model in cache and cache[model][0] == settings:
-            backend, deviations = cache[model][1:]
+    def __init__(self, load: Callable[[str, Settings], Backend] = load_backend) -> None:
+        self._load = load
+        self._kept: tuple[str, Settings, Backend, list[str]] | None = None
+        """Model, settings, back end, and the deviations that it had when it was loaded."""
+
+    def __call__(self, model: str, settings: Settings) -> Backend:
+        """Return the back end of a `--model` argument. Raises BadInput as `load_backend` does."""
+        if self._kept is not None and self._kept[:2] == (model, settings):
+            _, _, backend, deviations = self._kept
             backend.deviations[:] = deviations
             return backend
-        cache.clear()  # before loading the next one: two may not fit into memory
-        backend = load(model, settings)
-        if not backend.is_api:
-            cache[model] = settings, backend, list(backend.deviations)
+
+        self.close()  # before loading the next one: two may not fit into memory
+        backend = self._load(model, settings)
+        if backend.is_local:
+            self._kept = model, settings, backend, list(backend.deviations)
         return backend
 
-    return load_cached
+    def close(self) -> None:
+        """Release the model that is kept."""
+        if self._kept is not None:
+            self._kept[2].close()
+            self._kept = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _unknown_model_message(model: str, kind: str) -> str:
@@ -134,7 +146,7 @@ def _unknown_model_message(model: str, kind: str) -> str:
 
 
 def check_model_exists(model: str, name: str) -> None:
-    """Check that a model for transformers or vLLM exists and that its engine is installed.
+    """Check that a model for transformers or vLLM exists, and for the former that it is installed.
 
     The Hub is queried once, and only if the model is not in the local cache.
 
@@ -144,7 +156,7 @@ def check_model_exists(model: str, name: str) -> None:
 
     Raises:
         BadInput: If there is neither such a folder nor a readable model on the Hub, the Hub cannot
-            be reached, or the engine is missing.
+            be reached, or transformers is missing.
     """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -154,7 +166,8 @@ def check_model_exists(model: str, name: str) -> None:
         return
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise BadInput(f"--model {model}: there is no folder {name}.")
-    require("vllm" if model.startswith("vllm:") else "torch", "transformers")
+    if not model.startswith("vllm:"):  # which runs in an environment of its own
+        require("torch", "transformers")
     try:
         validate_repo_id(name)
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
@@ -339,7 +352,8 @@ _DEFAULTS = {
     "one_token": True,
     "describe": dict,
     "several_images": False,
-    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_api", "template_hash")},
+    "close": lambda: None,
+    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_local", "uses_http", "template_hash")},
 }
 
 

@@ -23,7 +23,7 @@ from dataset_builders.images.picture import encode_picture
 from dataset_builders.schema import row_image_ids
 from eval_harness.models.http.chat_client import OPENAI_URL, permit_sending, server_address
 from eval_harness.models.interface import DEFAULT_REASONING_TOKENS
-from eval_harness.models.load import caching_loader
+from eval_harness.models.load import CachingLoader
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.plan import Plan, comparison_arms, make_plan
@@ -92,10 +92,10 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
         # A server scores one candidate per request.
-        calls = len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
+        calls = len(request.candidates) if backend.uses_http and request.scoring == "sequence" else 1
         requests += calls
         characters += calls * sum(map(len, texts))
-        max_output_tokens += request.max_tokens if not request.candidates else calls if backend.is_api else 0
+        max_output_tokens += request.max_tokens if not request.candidates else calls if backend.uses_http else 0
     pixels: list[int] = []
     for request in chain.from_iterable(plan.requests(instances[:images])) if plan.shows_images else ():
         pixels.append(0)
@@ -115,7 +115,7 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
 
 def may_reason(plan: Plan) -> bool:
     """Whether the output limit will be raised if the model turns out to reason."""
-    return plan.backend.is_api and plan.config.max_tokens is None and not plan.config.scores_options
+    return plan.backend.uses_http and plan.config.max_tokens is None and not plan.config.scores_options
 
 
 def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
@@ -128,7 +128,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     Raises:
         BadInput: see `run_evaluation`.
     """
-    load = caching_loader()
+    load = CachingLoader()
     plan = make_plan(config, load)
     arm_plans = [make_plan(replace(config, image=image), load) for image in comparison_arms(plan)] if arms else []
     request, run = next(plan.requests(plan.instances[:1]))[0], plan.run
@@ -212,7 +212,7 @@ def check_sending_allowed(plan: Plan) -> None:
         size = estimate_size(plan, images=0)
         return f"up to {size.requests:,} prompts of {repository.name} ({size.characters:,} characters) with {size.images:,} images"
 
-    if plan.backend.is_api:
+    if not plan.backend.is_local:
         address = getattr(plan.backend, "base_url", OPENAI_URL)
         permit_sending(plan.backend.model.name, address, questions, config.send_to_provider)
     if config.judge:

@@ -342,7 +342,7 @@ def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: 
     optional = {
         "system": config.system,
         # A reasoning model on a server may exceed the benchmark's limit, but not the user's.
-        "fixed_limit": True if config.max_tokens is not None and backend.is_api else None,
+        "fixed_limit": True if config.max_tokens is not None and backend.uses_http else None,
         "max_image_side": settings.max_image_side,
         **{name: getattr(settings, name) for name in BACKEND_OPTIONS},
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],

@@ -37,8 +37,10 @@ def make_sender(plan: Plan) -> SendRequests:
     send: SendRequests = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
     if folder is None:
         return send
-    if not backend.is_api:
-        raise BadInput(f"--cache: keeps replies of servers, and --model {model} is not behind one. Omit it.")
+    if backend.is_local:
+        raise BadInput(
+            f"--cache: keeps replies of servers, and --model {model} runs here. Omit it; a repeated command asks only what has no answer."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

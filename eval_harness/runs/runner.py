@@ -25,7 +25,7 @@ from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerp
 from dataset_builders.journal import encode_entry
 from eval_harness.derive.run_files import ANSWERS_FILE, DERIVED_FILES, JUDGE_FILE
 from eval_harness.models.interface import Backend, json_description
-from eval_harness.models.load import caching_loader, load_backend
+from eval_harness.models.load import load_backend
 from eval_harness.records.names import printable_line
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
@@ -74,12 +74,16 @@ def run_evaluation(
         return _run(plan, shard, folder, send, tracker, max_questions), folder
 
 
-def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tuple[Result | None, Path]:
+def evaluate_arms(config: EvalConfig, load: BackendLoader) -> tuple[Result | None, Path]:
     """Run a benchmark with the real images and in the arms that its metrics are compared with.
 
     The model is loaded once. Every arm is a run of its own, in a folder next to the main one, and
     is resumed independently. The arm without images comes last, because not every model accepts a
     question without an image.
+
+    Args:
+        config: the options of the run with the real images.
+        load: a `CachingLoader`, so that all arms share one loaded model.
 
     Returns:
         The result and folder of the run with the real images.
@@ -87,7 +91,6 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tup
     Raises:
         BadInput: anything that the user can fix, or a benchmark whose metrics have no arms.
     """
-    load = caching_loader(load)
     arms = comparison_arms(make_plan(config, load))
     done = run_evaluation(config, load)
     for image in arms:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, first_line
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
-from eval_harness.models.load import caching_loader
+from eval_harness.models.load import CachingLoader
 from eval_harness.runs.ask import ask
 from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import Plan, make_plan
@@ -47,7 +48,7 @@ class Worker:
 
     def __init__(self, folder: str) -> None:
         os.chdir(folder)  # relative paths in the sweep file start from the folder of the command
-        self._load = caching_loader()
+        self._load = CachingLoader()
         self._started: dict[int, tuple[Plan, Path] | str] = {}
         """Task number -> its plan and journal, or why it cannot be run."""
 
@@ -104,7 +105,9 @@ def run_tasks_on_ray(
     unfinished = [forecast for forecast in forecasts if not forecast.is_done and not forecast.problem]
     with ray_connection(cluster) as ray:
         by_number = sorted(unfinished, key=lambda forecast: forecast.task.number)
-        for _, model_forecasts in groupby(by_number, lambda forecast: forecast.task.model):
+        for model, model_forecasts in groupby(by_number, lambda forecast: forecast.task.model):
+            # vLLM's server divides its work among GPUs itself, so one worker asks one server.
+            workers = 1 if model.startswith("vllm:") else cluster.workers
             with ExitStack() as locks:
                 started: list[Forecast] = []
                 for forecast in model_forecasts:
@@ -116,10 +119,8 @@ def run_tasks_on_ray(
                     else:
                         started.append(forecast)
 
-                parts = [
-                    part for forecast in started for part in split_into_parts(forecast, cluster.workers, max_questions)
-                ]
-                errors, death = _answer_parts(ray, cluster, parts)
+                parts = [part for forecast in started for part in split_into_parts(forecast, workers, max_questions)]
+                errors, death = _answer_parts(ray, replace(cluster, workers=workers), parts)
                 for forecast in started:
                     message = errors.get(forecast.task.number)
                     yield (

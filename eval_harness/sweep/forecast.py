@@ -45,7 +45,7 @@ class StandIn(Backend):
     def __init__(self, model: str) -> None:
         self.model = Model(name=model_label(model))
         self.deviations: list[str] = []
-        self.is_api = model.startswith(("openai:", "azure:"))
+        self.uses_http = model.startswith(("openai:", "azure:", "vllm:"))
 
     def generate(self, requests: Sequence[Request]) -> Any:
         raise NotImplementedError
@@ -119,7 +119,7 @@ def _forecast_task(task: SweepTask) -> Forecast:
 
     seconds = [record["seconds"] for record in records.values() if record.get("seconds")]
     # A server answers several questions at once, so the wall-clock time per answer is shorter.
-    concurrency = task.config.settings.in_flight if plan.backend.is_api else 1
+    concurrency = task.config.settings.in_flight if plan.backend.uses_http else 1
     return Forecast(task, plan, waiting, size, mean(seconds) / concurrency if seconds else None)
 
 

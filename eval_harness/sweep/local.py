@@ -19,7 +19,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from dataset_builders.errors import BadInput, describe_error
-from eval_harness.models.load import caching_loader
+from eval_harness.models.load import CachingLoader
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.sweep.tasks import SweepTask
 
@@ -123,4 +123,4 @@ def error_line(error: Exception, task: SweepTask) -> str:
 
 
 # One cache for the life of the process: its tasks share the loaded model.
-_load_cached = caching_loader()
+_load_cached = CachingLoader()

@@ -40,7 +40,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 AZURE_PREFIX = "azure:"
 
 
-def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
+def open_client(name: str, settings: Settings, label: str, key: str | None = None) -> AsyncOpenAI:
     """Open a client with the environment variables of the openai package.
 
     Use it in one event loop and close it with that loop.
@@ -49,6 +49,7 @@ def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
         name: Name of the model; `azure:NAME` is a deployment of Azure OpenAI.
         settings: Address, timeout and number of concurrent requests.
         label: The option that named the model, for messages.
+        key: Key of the server; None: OPENAI_API_KEY.
 
     Returns:
         The client.
@@ -85,7 +86,7 @@ def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
         except (openai.OpenAIError, ValueError) as error:
             raise BadInput(f"{label}: {error}") from None
     url = server_address(name, settings.base_url)
-    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    key = key or os.environ.get("OPENAI_API_KEY", "").strip()
     if not key and not is_loopback(url):
         raise BadInput(
             f"{label}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a "

@@ -179,10 +179,10 @@ class Parameters:
         """
         for name in sorted(form.omitted - self.form.omitted):
             if name in self._user_options:
-                raise BadInput(f"{self._user_options[name]}: openai:{self.model} does not support it. Leave it out.")
+                raise BadInput(f"{self._user_options[name]}: {self.model} does not support it. Leave it out.")
             if name == "logprobs":
                 raise BadInput(
-                    f"--method gd: the server of openai:{self.model} returns no log-probabilities. Use --method mc."
+                    f"--method gd: the server of {self.model} returns no log-probabilities. Use --method mc."
                 )
             if name in OMISSION_DEVIATIONS:
                 self._deviate(OMISSION_DEVIATIONS[name])

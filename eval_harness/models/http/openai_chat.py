@@ -90,13 +90,14 @@ class OpenAIChat(Backend):
     needs_images = True
     several_images = True
     one_token = True
-    is_api = True
+    is_local = False
+    uses_http = True
     takes_stream = True
     options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
     first_wait = 1.0
     """Delay in seconds before a question is sent again to a server that is busy or gone."""
 
-    def __init__(self, name: str, settings: Settings, label: str | None = None) -> None:
+    def __init__(self, name: str, settings: Settings, label: str | None = None, key: str | None = None) -> None:
         """Set up the client; nothing is sent yet.
 
         Args:
@@ -104,6 +105,7 @@ class OpenAIChat(Backend):
                 Azure OpenAI.
             settings: Address, timeouts and generation options.
             label: How error messages refer to the model (default: `--model openai:NAME`).
+            key: Key of the server (default: from the environment).
 
         Raises:
             BadInput: If the name is empty, the address is invalid, or a remote server would be
@@ -114,7 +116,7 @@ class OpenAIChat(Backend):
         if not self.name:
             raise BadInput(f"--model {kind}: the name is missing. Give {kind}:NAME, as the server calls the model.")
         self.label = label or f"--model {kind}:{self.name}"
-        self._open: Callable[[], AsyncOpenAI] = lambda: open_client(name, settings, self.label)
+        self._open: Callable[[], AsyncOpenAI] = lambda: open_client(name, settings, self.label, key)
         client = self._open()
         self.base_url = str(client.base_url).rstrip("/")
         self._key = client.api_key
@@ -122,7 +124,8 @@ class OpenAIChat(Backend):
         self._patience = DEFAULT_WAIT_S if settings.wait_server is None else settings.wait_server
         self.model = Model(name=self.name)
         self.deviations: list[str] = []
-        self.parameters = Parameters(self.name, self.base_url, settings, self.deviate)
+        self._title = self.label.partition(" ")[2]
+        self.parameters = Parameters(self._title, self.base_url, settings, self.deviate)
 
         self.answered_request: Request | None = None
         """A request that the server has answered, now or in an earlier part of the run."""
@@ -466,7 +469,7 @@ class OpenAIChat(Backend):
         if request.scoring == "next_token":
             return None
         raise BadInput(
-            f"--method ps, ps_official: the server of openai:{self.name} cannot score options: {missing}. vLLM's server can; elsewhere "
+            f"--method ps, ps_official: the server of {self._title} cannot score options: {missing}. vLLM's server can; elsewhere "
             "use --method mc, gd or ff."
         )
 
@@ -607,7 +610,7 @@ class OpenAIChat(Backend):
         if not request.candidates:
             return response
         if not reply.alternatives:
-            why = f"the server of openai:{self.name} returns no log-probabilities"
+            why = f"the server of {self._title} returns no log-probabilities"
             if self._settled:
                 return replace(response, text="", status="failed", error=why)
             raise BadInput(f"--method gd: {why}. Use --method mc.")

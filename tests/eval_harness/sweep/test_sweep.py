@@ -14,7 +14,7 @@ import yaml
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.load import caching_loader
+from eval_harness.models.load import CachingLoader
 from eval_harness.runs.config import build_config, option_types
 from eval_harness.runs.run_folder import read_answer_journal
 from eval_harness.runs.shards import lock_is_free
@@ -276,16 +276,19 @@ def test_slurm_array_elements_run_their_tasks_after_the_file_changes(workdir):
 
 
 def test_cached_model_is_reused_with_its_deviations_reset():
-    loaded = []
+    loaded, closed = [], []
 
     class Fake:
-        is_api = False
+        is_local = True
 
         def __init__(self, model):
             loaded.append(model)
             self.deviations = ["told at load"]
 
-    load = caching_loader(lambda model, settings: Fake(model))
+        def close(self):
+            closed.append(self)
+
+    load = CachingLoader(lambda model, settings: Fake(model))
     backend = load("a", Settings())
     backend.deviations.append("found on the way")
     assert load("a", Settings()) is backend
@@ -295,3 +298,5 @@ def test_cached_model_is_reused_with_its_deviations_reset():
     load("a", Settings(dtype="float16"))
     # Only the most recent model is kept.
     assert loaded == ["a", "a", "b", "a"]
+    assert closed[0] is backend
+    assert len(closed) == 3

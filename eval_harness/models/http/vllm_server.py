@@ -1,0 +1,295 @@
+"""Start vLLM's server for a model, ask it over HTTP, and end it (`--model vllm:ID`).
+
+`vllm serve` runs as a process of its own on loopback, with a random key. Its command is looked up
+on the PATH, so vLLM may be installed in another environment than this package. The server starts
+with the first question of a run and stays for the next runs that use the same model. See also:
+asking a server (`openai_chat.py`), scoring options with vLLM (`token_scores.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from dataset_builders.errors import BadInput, first_line
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import BACKEND_OPTIONS, Settings
+from eval_harness.models.local.pretrained import check_adapter, describe_source, load_processor
+from eval_harness.records.request import Request, Response
+from eval_harness.records.result import Model
+
+START_TIMEOUT_S = 3600.0
+"""Seconds until a server must be ready, unless `--wait-server` is given. Weights may have to be
+downloaded first."""
+
+STOP_TIMEOUT_S = 30.0
+"""Seconds after which a server that was told to end is killed."""
+
+ADAPTER_NAME = "adapter"
+"""Name under which the server offers the model with its LoRA adapter."""
+
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that `--max-lora-rank` accepts."""
+
+# A watcher in the server's process group reads a pipe that this process holds open. When the pipe
+# closes, because the server is no longer needed or this process has died in any way, it ends the
+# whole group: vLLM's workers would otherwise keep the GPU's memory.
+_LAUNCHER = (
+    'exec 3<&0; { trap "" TERM; read -r _; kill -TERM 0; sleep 15; kill -KILL 0; } <&3 & exec "$@" 3<&- </dev/null'
+)
+
+
+class VllmServer(OpenAIChat):
+    """A model served by vLLM on this machine for as long as this process needs it."""
+
+    is_local = True
+    options = BACKEND_OPTIONS
+
+    def __init__(self, model_id: str, settings: Settings) -> None:
+        """Check the settings and choose the address; the server starts with the first question.
+
+        Args:
+            model_id: Hub id or folder.
+            settings: Options; `settings.engine` holds arguments of `vllm serve`.
+
+        Raises:
+            BadInput: If there is no command `vllm`, a setting has no counterpart in vLLM, or the
+                process is one of several of torchrun.
+        """
+        label = f"--model vllm:{model_id}"
+        check_vllm_settings(label, settings)
+        name, revision = _resolve_revision(label, model_id)
+        adapter = None if settings.adapter is None else _adapter_folder(settings.adapter)
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        key = secrets.token_hex(16)
+        served_name = model_id if adapter is None else ADAPTER_NAME
+        # The template is given to the server at its start; servers refuse one in a request.
+        client_settings = replace(settings, base_url=f"http://127.0.0.1:{port}/v1", chat_template=None)
+        super().__init__(served_name, client_settings, label, key)
+
+        self.model = Model(name=name, revision=revision, kind="open")
+        self._folder = tempfile.TemporaryDirectory(prefix="medprobe-vllm-")
+        flags = server_flags(label, model_id, revision, settings, adapter, Path(self._folder.name))
+        command = ["vllm", "serve", model_id, "--host", "127.0.0.1", "--port", str(port)]
+        self._command = [*command, "--served-model-name", model_id, *flags]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._version = ""
+
+    async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:
+        """Ask as any other server, but stop as soon as the server's process has ended."""
+        await asyncio.to_thread(self.start)
+        asking = asyncio.create_task(super()._ask_all(requests, emit))
+        watching = asyncio.create_task(self._until_ended())
+        try:
+            await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise self._ended_error()
+            await asking
+        finally:
+            asking.cancel()
+            watching.cancel()
+            await asyncio.gather(asking, watching, return_exceptions=True)
+
+    def start(self) -> None:
+        """Start the server unless it runs, and wait until it is ready.
+
+        Raises:
+            BadInput: In vLLM's own words if it ends instead, or if it is not ready in time.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return
+        environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "VLLM_API_KEY": self._key}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["sh", "-c", _LAUNCHER, "vllm", *self._command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        patience = self.settings.wait_server or START_TIMEOUT_S
+        tqdm.write(f"{self.label}: starting vLLM's server, which may take minutes", file=sys.stderr)
+        deadline = time.monotonic() + patience
+        while self._get("/health") is None:
+            if self._process.poll() is not None:
+                raise self._ended_error()
+            if time.monotonic() > deadline:
+                self.close()
+                raise BadInput(
+                    f"{self.label}: the server is not ready after {patience:.0f} s. Give it longer with --wait-server SECONDS."
+                )
+            time.sleep(0.5)
+        self._version = json.loads(self._get("/version") or b"{}").get("version", "")
+
+    def close(self) -> None:
+        """End the server and its workers, and wait until they are gone."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def describe(self) -> dict[str, Any]:
+        # The port changes with each start, so it describes nothing.
+        return super().describe() | {"server": "vllm serve", "vllm": self._version, "engine": self.settings.engine}
+
+    @property
+    def _log(self) -> Path:
+        return Path(self._folder.name) / "server.log"
+
+    def _get(self, path: str) -> bytes | None:
+        """The body of a reply with status 200, or None."""
+        port = int(self.base_url.rpartition(":")[2].partition("/")[0])
+        with suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            return reply.read() if reply.status == 200 else None
+        return None
+
+    async def _until_ended(self) -> None:
+        while self._process is not None and self._process.poll() is None:
+            await asyncio.sleep(0.5)
+
+    def _ended_error(self) -> BadInput:
+        """The error for a server that has ended, with the last error in its log."""
+        hint = " Every answer so far is kept; run the same command again to resume." if self.answered_request else ""
+        return BadInput(
+            f"{self.label}: vLLM's server ended: {last_error(self._log.read_text('utf-8', 'replace'))}.{hint}"
+        )
+
+
+def check_vllm_settings(label: str, settings: Settings) -> None:
+    """Check that vLLM can be started here with these settings.
+
+    Args:
+        label: The option that named the model, for messages.
+        settings: Settings of the run.
+
+    Raises:
+        BadInput: If it cannot.
+    """
+    if shutil.which("vllm") is None:
+        raise BadInput(
+            f"{label}: there is no command `vllm` on the PATH. Install vLLM, which may be in an environment of its own "
+            "(docs/scaling.md), or run the model with transformers: leave out vllm:."
+        )
+    if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise BadInput(
+            f"{label}: torchrun would start one server for each of its processes. Run one process; vLLM itself uses several "
+            "GPUs with --model-args '{\"tensor_parallel_size\": 2}' or data_parallel_size."
+        )
+    for name in ("attn_implementation", "device_map"):
+        if getattr(settings, name) is not None:
+            raise BadInput(f"--model-args {name}: is for transformers. Leave it out, or give vLLM's own argument.")
+
+
+def server_flags(
+    label: str, model_id: str, revision: str | None, settings: Settings, adapter: Path | None, folder: Path
+) -> list[str]:
+    """Translate settings into flags of `vllm serve`.
+
+    Args:
+        label: The option that named the model, for messages.
+        model_id: Hub id or folder.
+        revision: Commit of a model on the Hub.
+        settings: Settings of the run; `settings.engine` is passed on under vLLM's own names.
+        adapter: Folder of a peft adapter.
+        folder: Where a chat template is written.
+
+    Returns:
+        The flags with their values.
+
+    Raises:
+        BadInput: If the model's processor does not support bounds on pixels.
+    """
+    arguments: dict[str, Any] = {
+        "dtype": settings.dtype,
+        "revision": revision,
+        "trust_remote_code": settings.trust_remote_code or None,
+        "quantization": "bitsandbytes" if settings.quantization == "4bit" else settings.quantization,
+    }
+    if settings.min_pixels is not None or settings.max_pixels is not None:
+        # vLLM takes the bounds only as the processor's own complete `size`.
+        processor, _ = load_processor(label.removeprefix("--model "), model_id, settings)
+        arguments["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
+    if adapter is not None:
+        rank = json.loads((adapter / "adapter_config.json").read_bytes())["r"]
+        arguments |= {
+            "enable_lora": True,
+            "lora_modules": f"{ADAPTER_NAME}={adapter}",
+            "max_lora_rank": next((size for size in LORA_RANKS if size >= rank), LORA_RANKS[-1]),
+        }
+    if settings.chat_template is not None:
+        path = folder / "chat_template.jinja"
+        path.write_text(settings.chat_template, "utf-8")
+        arguments["chat_template"] = str(path)
+
+    flags: list[str] = []
+    for name, value in (arguments | settings.engine).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            flags += [f"--{flag}", json.dumps(value) if isinstance(value, dict | list) else str(value)]
+    return flags
+
+
+def last_error(log: str) -> str:
+    """Return the message of the last exception in a server's log, else its last line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    # Lines of worker processes begin with their name and a timestamp.
+    errors = [match[0] for line in lines if (match := re.search(r"\b[A-Za-z.]*(?:Error|Exception): .+", line))]
+    # A worker fails first and states the cause; the processes above it only report that it failed.
+    causes = [error for error in errors if "Engine core" not in error and "initialization failed" not in error]
+    return (causes or errors or lines or ["it printed nothing"])[-1].rstrip(".")[:300]
+
+
+def _resolve_revision(label: str, model_id: str) -> tuple[str, str | None]:
+    """(name, commit) of a model; the commit of one on the Hub is fixed by fetching its config."""
+    from huggingface_hub import hf_hub_download
+
+    if not Path(model_id).is_dir():
+        try:
+            hf_hub_download(model_id, "config.json")
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{label}: cannot be loaded ({first_line(error)}).") from None
+    return describe_source(model_id)
+
+
+def _adapter_folder(adapter: str) -> Path:
+    """The folder of a LoRA adapter, downloaded if need be. Raises BadInput if it cannot be had."""
+    from huggingface_hub import snapshot_download
+
+    if not Path(adapter).is_dir():
+        try:
+            adapter = snapshot_download(adapter)
+        except (OSError, ValueError) as error:
+            raise BadInput(f"--model-args adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
+    check_adapter(adapter)
+    return Path(adapter).resolve()
