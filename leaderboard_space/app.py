@@ -27,7 +27,6 @@ from threadpoolctl import threadpool_limits
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import MAX_FILE_BYTES
-from eval_harness.store import sandbox
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
@@ -119,11 +118,8 @@ def build_app(
         for tool in tools(board, service):
             gr.api(_json_tool(tool), api_name=tool.__name__, queue=False)
 
-    def begin() -> None:
-        board.watch()
-        sandbox.start_forker("eval_harness.store.submit")
-
-    return app, Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)}), begin
+    endpoint = Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)})
+    return app, endpoint, board.watch
 
 
 def _json_tool(tool: Callable[..., Any]) -> Callable[..., str]:

@@ -41,7 +41,6 @@ LIBRARIES = (
     *("transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto"),
 )
 SHARED_VARIABLE = "MEDPROBE_TESTS"
-SANDBOX = "eval_harness.store.sandbox"
 READ_AT_IMPORT = ("huggingface_hub.constants", "gradio.oauth")
 """Modules that read the environment when they are imported: the first is read again, the second
 only keeps what it read.
@@ -250,8 +249,6 @@ def _serve(descriptor: int, address: Path) -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     collect_less_garbage()
-    if SANDBOX in sys.modules:
-        sys.modules[SANDBOX].start_forker("eval_harness.store.submit")
     children: dict[socket.socket, set[int]] = {}
     with socket.socket(fileno=descriptor) as listener:
         while True:
@@ -302,10 +299,6 @@ def _run(program: dict[str, Any], streams: list[int]) -> None:
     for target, source in enumerate(streams):
         os.dup2(source, target)
     sys.argv = ["-c", *program["arguments"]]
-    if SANDBOX in sys.modules:
-        sys.modules[
-            SANDBOX
-        ]._FORKER._owner = os.getpid()  # one process that forks readers of untrusted input serves them all
     hub, sign_in = (sys.modules.get(name) for name in READ_AT_IMPORT)
     if hub is not None:
         importlib.reload(hub)

@@ -1,21 +1,19 @@
 """Call a function on untrusted input in a separate process, with limits on memory and time.
 
-A forking process, which has one thread and no data, has the libraries loaded and forks a child for
-each call. The child sets its limits, calls the function, and sends back the outcome. On Linux,
-memory and CPU time are limited by rlimits. On other systems only wall-clock time is limited (macOS
-has no limit on address space). Without `fork`, the function runs in this process, without limits.
+Each call starts a Python process of its own. That process imports the function's module, sets its
+limits, calls the function, and sends back the outcome. Memory and processor time are limited by
+Linux (rlimits). On other systems only wall-clock time is limited: macOS has no limit on address
+space, and on Windows, which cannot pass a pipe to a child, the function runs in this process.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib
 import math
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -44,8 +42,8 @@ BUDGET_PERIOD_SECONDS, CLIENT_BUDGET_SECONDS = 3600.0, 600.0
 """In each period, the slow submissions of one client may be read for so many seconds in total."""
 MAX_PER_CLIENT = 2
 """Submissions per client: one being read and one waiting. More would keep other clients waiting."""
-CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
-"""True if this system can fork and pass file descriptors."""
+CAN_PASS_PIPES = os.name == "posix"
+"""True if this system can hand an open pipe to a child process."""
 
 
 class LimitExceeded(BadInput):
@@ -83,20 +81,21 @@ def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwa
         SandboxError: If the function raised any other exception.
         Unavailable: If the child was killed from outside.
     """
-    if not CAN_FORK:
+    if not CAN_PASS_PIPES:
         return function(*args, **kwargs)
     parent_end, child_end = Pipe()
-    deadline = time.monotonic() + _TIME_LIMIT.get()
     with parent_end, contextlib.ExitStack() as stack:
         with child_end:
-            _FORKER.fork(child_end, function.__module__)
+            stack.callback(_end_group, _start_child(child_end.fileno(), function.__module__))
         try:
-            child = parent_end.recv()
+            parent_end.recv()  # the module has been imported
         except EOFError:
             raise Unavailable("the reading process was killed from outside. Try again later.") from None
+
+        deadline = time.monotonic() + _TIME_LIMIT.get()
         try:
             _grant_limits(parent_end, limits, 0, deadline, stack)
-            parent_end.send((dict(os.environ), str(Path.cwd()), function, args, kwargs))
+            parent_end.send((function, args, kwargs))
             while True:
                 # Wall-clock time is limited as well: a child that waits uses no CPU time.
                 if not parent_end.poll(min(limits.wall_seconds, max(deadline - time.monotonic(), 0))):
@@ -108,9 +107,6 @@ def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwa
                 _grant_limits(parent_end, limits, granted_bytes, deadline, stack)
         except (EOFError, OSError):
             raise LimitExceeded(_over_limit_message(limits)) from None
-        finally:
-            # The child is not needed any more: its result, if any, has been received.
-            _kill_group(child)
 
     if status == "returned":
         return payload
@@ -260,125 +256,60 @@ _CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
 _CLIENTS_LOCK = threading.Lock()
 
 
-def start_forker(*modules: str) -> None:
-    """Start the forking process and load modules in it, so that the first call is not delayed."""
-    if CAN_FORK:
-        _FORKER.start(*modules)
-
-
 def _over_limit_message(limits: Limits) -> str:
     """Return the message for input that exceeded its limits."""
     return f"is damaged, or reading it exceeds the limits for its size ({limits}). Leave out everything but answers to these questions."
 
 
-def _kill_group(child: int) -> None:
-    """Kill a child and everything that it started, which is in its process group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
+def _start_child(descriptor: int, module: str) -> subprocess.Popen[bytes]:
+    """Start the process that `run_child` serves.
 
+    Args:
+        descriptor: The child's end of the pipe.
+        module: Module of the function that will be called.
 
-class _Forker:
-    """Handle of the forking process.
-
-    The forking process exits when this process ends for any reason, since its connection is then
-    closed.
+    Returns:
+        The process, which leads its own process group.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-
-    def start(self, *modules: str) -> None:
-        """Start the forking process if it is not running."""
-        with self._lock:
-            self._started(*modules)
-
-    def fork(self, child_end: Connection, module: str) -> None:
-        """Fork a child.
-
-        Args:
-            child_end: The child's end of the connection.
-            module: Module to load before the first fork.
-        """
-        with self._lock:
-            try:
-                socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
-            except OSError:  # the forking process was killed from outside
-                self._connection = None
-                socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
-
-    def _started(self, *modules: str) -> socket.socket:
-        """Return the connection to the forking process, which is started if needed."""
-        # A fork of this process (e.g. a web server's worker) needs a forking process of its own.
-        if self._connection is None or self._owner != os.getpid():
-            parent_end, child_end = socket.socketpair()
-            with child_end:
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-c",
-                        f"from {__name__} import fork_children; fork_children({child_end.fileno()}, *{modules!r})",
-                    ],
-                    pass_fds=[child_end.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    env=os.environ
-                    | {
-                        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-                        "OMP_NUM_THREADS": "1",
-                        "OPENBLAS_NUM_THREADS": "1",
-                        "ARROW_DEFAULT_MEMORY_POOL": "system",
-                    },
-                    start_new_session=True,  # Ctrl-C in a terminal is handled by this process
-                )
-            self._connection, self._owner = parent_end, os.getpid()
-            atexit.register(parent_end.close)
-        return self._connection
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import run_child; run_child({descriptor}, {module!r})"],
+        pass_fds=[descriptor],
+        stdin=subprocess.DEVNULL,
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+            # One thread each: libraries' thread pools reserve address space.
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "ARROW_DEFAULT_MEMORY_POOL": "system",
+        },
+        start_new_session=True,  # Ctrl-C in a terminal is handled by this process
+    )
 
 
-_FORKER = _Forker()
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child and everything it started: it leads its own process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
-def fork_children(descriptor: int, *preload: str) -> None:
-    """Run the forking process: load the libraries, then fork a child for each connection."""
-    for name in preload:
-        importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
-    connection = socket.socket(fileno=descriptor)
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-        if not data:
-            return
-        if os.fork() == 0:
-            # The child must not hold the forking process's connection open.
-            connection.close()
-            status = 1
-            try:
-                _run_child(Connection(descriptors[0]))
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(descriptors[0])
+def run_child(descriptor: int, module: str) -> None:
+    """Run one call in the child: import, set limits, receive the call, send the outcome.
 
-
-def _run_child(connection: Connection) -> None:
-    """Run one call in the child: set limits, receive the call, send the outcome."""
-    # Own process group, so that the parent can kill it with everything it starts.
-    os.setsid()
-    # The function may start processes of its own and wait for them.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    Args:
+        descriptor: This process's end of the pipe.
+        module: Module of the function, imported before the limits are set: its libraries are not
+            part of what the submission may use.
+    """
     _die_with_parent()
-    connection.send(os.getpid())
+    connection = Connection(descriptor)
+    importlib.import_module(module)
+    connection.send("ready")
 
     try:
-        # Set before the arguments are received, which count towards the limits.
-        _set_limits(connection.recv())
-        environment, folder, function, args, kwargs = connection.recv()
-        # Those of the forking process may be outdated, so the caller's are used.
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir(folder)
+        _set_limits(connection.recv())  # before the arguments are received: they count as well
+        function, args, kwargs = connection.recv()
         _TO_PARENT.append(connection)
         reply = pickle.dumps(("returned", function(*args, **kwargs)))
     except BadInput as error:
@@ -430,7 +361,9 @@ def _set_limits(limits: Limits, is_last: bool = False) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when the forking process ends."""
+    """Ask Linux to kill this process when the thread that started it ends, as it does with its
+    process.
+    """
     with contextlib.suppress(Exception):
         import ctypes
 

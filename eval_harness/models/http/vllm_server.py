@@ -262,12 +262,19 @@ def server_flags(
 
 def last_error(log: str) -> str:
     """Return the message of the last exception in a server's log, else its last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    # Lines of worker processes begin with their name and a timestamp.
-    errors = [match[0] for line in lines if (match := re.search(r"\b[A-Za-z.]*(?:Error|Exception): .+", line))]
+    lines = [_LOG_PREFIX.sub("", line).rstrip() for line in log.splitlines() if line.strip()]
+    errors = []
+    for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+        if match := re.search(r"\b[\w.]*(?:Error|Exception|error): .+", line):
+            # The reason may be on a second line, which is indented.
+            errors.append(f"{match[0]} {next_line.strip()}" if next_line.startswith(" ") else match[0])
     # A worker fails first and states the cause; the processes above it only report that it failed.
     causes = [error for error in errors if "Engine core" not in error and "initialization failed" not in error]
     return (causes or errors or lines or ["it printed nothing"])[-1].rstrip(".")[:300]
+
+
+_LOG_PREFIX = re.compile(r"^\([^)]*\) ?(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
+"""Name of the process, level, time and place in the code, before a line of the log."""
 
 
 def _resolve_revision(label: str, model_id: str) -> tuple[str, str | None]:

@@ -4,6 +4,7 @@ vLLM's pins conflict with ours, so it has an environment of its own: MEDPROBE_VL
 with its command `vllm` (docs/scaling.md explains how to create it). The harness runs in ours.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -81,12 +82,12 @@ def command(workdir, *arguments):
     )
 
 
-def answers(workdir, name, methods, benchmark="mediconfusion", **model):
+def answers(workdir, name, methods, benchmark="mediconfusion", *, model, **model_args):
     """Run a sweep over methods, which loads the model once; returns method -> question id ->
     record.
     """
     document = {
-        "models": [{"max_tokens": 5, **model}],
+        "models": [{"model": model, "max_tokens": 5, "model_args": json.dumps({"dtype": "float32", **model_args})}],
         "benchmarks": [benchmark],
         "methods": list(methods),
     }
@@ -133,15 +134,19 @@ def wait_until(condition, timeout):
         time.sleep(0.2)
 
 
-def vllm_groups():
-    """Process groups of servers that this test's machine runs now."""
-    listed = subprocess.run(["ps", "-eo", "pgid=,args="], capture_output=True, text=True, check=True).stdout
-    return {line.split()[0] for line in listed.splitlines() if "serve" in line and "--served-model-name" in line}
+def server_processes():
+    """Processes of vLLM's servers that the harness has started; they rename themselves."""
+    pids = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if b"VLLM_API_KEY=" in path.read_bytes():
+                pids.add(path.parent.name)
+    return pids
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_vllm_equals_transformers_by_every_method(workdir, benchmark):
-    expected = answers(workdir, f"transformers-{benchmark}", COMPARED_METHODS, benchmark, model="tiny", dtype="float32")
+    expected = answers(workdir, f"transformers-{benchmark}", COMPARED_METHODS, benchmark, model="tiny")
     assert len({line["response"] for line in expected["mc"].values()}) > 3
     served = answers(
         workdir,
@@ -152,7 +157,7 @@ def test_vllm_equals_transformers_by_every_method(workdir, benchmark):
         dtype="float32",
         engine=ENGINE_OPTIONS,
     )
-    assert not vllm_groups()  # the sweep has ended the server
+    assert not server_processes()  # the sweep has ended the server
     for method in COMPARED_METHODS:
         all_equal, difference = compared(f"{benchmark}, {method}", expected[method], served[method])
         assert all_equal
@@ -171,10 +176,10 @@ def test_adapter_and_pixel_bounds_equal_transformers(workdir):
         init_lora_weights=False,
     )
     get_peft_model(model, wide).save_pretrained(workdir / "adapter")
-    options = {"dtype": "float32", "adapter": "adapter", "max_pixels": 56 * 56}
-    plain = answers(workdir, "plain", ("ps",), model="tiny", dtype="float32")
+    options = {"adapter": "adapter", "max_pixels": 56 * 56}
+    plain = answers(workdir, "plain", ("ps",), model="tiny")
     merged = answers(workdir, "merged", ("mc", "ps"), model="tiny", **options)
-    separate = answers(workdir, "beside", ("mc", "ps"), model="vllm:tiny", engine=ENGINE_OPTIONS, **options)
+    separate = answers(workdir, "beside", ("mc", "ps"), model="vllm:tiny", **ENGINE_OPTIONS, **options)
     # The options must matter for the comparison to mean anything.
     assert compared("without adapter and bounds", merged["ps"], plain["ps"])[1] > 0.05
     for method in ("mc", "ps"):
@@ -185,9 +190,8 @@ def test_adapter_and_pixel_bounds_equal_transformers(workdir):
 
 def test_only_prompts_longer_than_the_context_fail(workdir):
     methods = ("mc", "gd")
-    expected = answers(workdir, "fits", methods, model="tiny", dtype="float32")
-    small = {"dtype": "float32", "engine": ENGINE_OPTIONS | {"max_model_len": 244}}
-    records = answers(workdir, "small", methods, model="vllm:tiny", **small)
+    expected = answers(workdir, "fits", methods, model="tiny")
+    records = answers(workdir, "small", methods, model="vllm:tiny", **ENGINE_OPTIONS | {"max_model_len": 244})
     for method in methods:
         failed = {key: line for key, line in records[method].items() if line["status"] == "failed"}
         assert 0 < len(failed) < len(expected[method])
@@ -213,10 +217,10 @@ def test_a_killed_run_leaves_no_server_and_resumes(workdir):
     )
     journal = workdir / "killed" / "answers.jsonl"
     wait_until(lambda: journal.is_file() and journal.read_bytes().count(b"\n") >= 2, timeout=300)
-    assert vllm_groups()
+    assert server_processes()
     process.kill()
     process.wait()
-    wait_until(lambda: not vllm_groups(), timeout=60)
+    wait_until(lambda: not server_processes(), timeout=60)
 
     kept = journal.read_text().splitlines()[:2]
     done = command(workdir, *arguments)
@@ -238,4 +242,4 @@ def test_errors_of_vllm_are_one_line(workdir):
         assert words in done.stderr
         assert done.stderr.count("medprobe: ") == 1
         assert "Traceback" not in done.stderr
-    assert not vllm_groups()
+    assert not server_processes()

@@ -129,15 +129,6 @@ def test_the_largest_honest_runs_fit_the_limits():
     assert limits_for(57_132).unpacked > 57_132 * 16_000
 
 
-def test_a_killed_forking_process_is_replaced():
-    run_sandboxed(SMALL, sandboxed.add, 1, 1)
-    process = sandbox._FORKER._process
-    assert process is not None
-    process.kill()
-    process.wait()
-    assert run_sandboxed(SMALL, sandboxed.add, 2, 2) == 4
-
-
 def test_large_arguments_and_results_are_complete():
     data = random.Random(1).randbytes(12_000_000)
     assert run_sandboxed(within(20, 60), sandboxed.add, data, b"!") == data + b"!"
