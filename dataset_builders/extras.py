@@ -30,7 +30,6 @@ EXTRAS = {
     "timm": "curation",
     "pydicom": "dicom",
     "rapidocr": "dicom",
-    "trackio": "tracking",
     "fastapi": "space",
     "gradio": "space",
     "mcp": "space",

@@ -160,7 +160,7 @@ class Settings:
     adapter: str | None = None
     """Folder or Hub id of a peft adapter to load on the model."""
     engine: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of vLLM's engine (tensor_parallel_size, gpu_memory_utilization ...).
+    """Flags of `vllm serve` (tensor_parallel_size, gpu_memory_utilization ...).
 
     They affect how a model runs, not what it answers.
     """
@@ -182,7 +182,7 @@ BACKEND_OPTIONS = (
 
 
 MODEL_ARGS = ("dtype", "attn_implementation", "device_map", "quantization", "adapter", "min_pixels", "max_pixels")
-"""Settings that `--model-args` sets; its other keys are passed to vLLM's engine unchanged."""
+"""Settings that `--model-args` sets; its other keys become flags of `vllm serve`."""
 
 
 def check_options(model: str, settings: Settings, options: Collection[str]) -> None:

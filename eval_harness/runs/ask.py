@@ -53,7 +53,6 @@ def ask(
     journal: AnswerJournal,
     instances: list[Instance],
     send: SendRequests,
-    on_answer: Callable[[Response], None] = lambda response: None,
 ) -> int:
     """Send the `instances` that are not in the journal yet.
 
@@ -62,7 +61,6 @@ def ask(
         journal: the journal to which responses are appended.
         instances: (row, sample) pairs of this process.
         send: function from requests to responses (`reply_cache.make_sender`).
-        on_answer: called with each response once it is in the journal.
 
     Returns:
         The number of instances that were sent.
@@ -86,7 +84,6 @@ def ask(
         characters, byte_limit = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, journal, unanswered, send), 1):
             journal.append(response)
-            on_answer(response)
             bar.update()
             if bar.disable and (time.monotonic() - last_report >= PROGRESS_INTERVAL_S or not number % report_every):
                 last_report = time.monotonic()

@@ -90,8 +90,6 @@ class EvalConfig:
     """True if a custom set may be sent to a model on another machine."""
     settings: Settings = field(default_factory=Settings)
     argv: Sequence[str] = ()
-    track: str | None = None
-    """LIBRARY:PROJECT of an experiment tracker (`runs/tracking.py`); not part of the request."""
 
     def __post_init__(self) -> None:
         if self.method not in METHOD_NAMES:

@@ -5,7 +5,6 @@ Plan         questions, prompts, model, run.json      plan.py
 begin_run    the run folder, new or resumed           here, shards.py
 ask          requests -> answers in the journal       ask.py
 make_sender  the model, behind a cache of replies     reply_cache.py
-Tracker      counts and scores to trackio or wandb    tracking.py
 score_run    journal -> answers -> scores -> files    run_scoring.py, derive/
 """
 
@@ -44,7 +43,6 @@ from eval_harness.runs.shards import (
     merge_journals,
     read_answer_records,
 )
-from eval_harness.runs.tracking import Tracker
 
 
 def run_evaluation(
@@ -70,8 +68,7 @@ def run_evaluation(
     check_sending_allowed(plan)
     send = make_sender(plan)
     folder = config.out or Path("runs") / plan.run.run_id
-    with Tracker(config.track, plan.run, shard.name) as tracker:
-        return _run(plan, shard, folder, send, tracker, max_questions), folder
+    return _run(plan, shard, folder, send, max_questions), folder
 
 
 def evaluate_arms(config: EvalConfig, load: BackendLoader) -> tuple[Result | None, Path]:
@@ -99,9 +96,7 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader) -> tuple[Result | Non
     return done
 
 
-def _run(
-    plan: Plan, shard: Shard, folder: Path, send: SendRequests, tracker: Tracker, max_questions: int | None
-) -> Result | None:
+def _run(plan: Plan, shard: Shard, folder: Path, send: SendRequests, max_questions: int | None) -> Result | None:
     with report_disk_errors(folder):
         make_run_folder(folder)
         with shard.claim(folder):
@@ -116,16 +111,14 @@ def _run(
                         file=sys.stderr,
                     )
                 instances = shard.instances(plan.selection.questions, plan.instances)[:max_questions]
-                answered_now = ask(plan, journal, instances, send, tracker.answered)
+                answered_now = ask(plan, journal, instances, send)
             if answered_now:
                 update_run_record(folder, plan.run, plan.backend)
             with folder_lock(folder):
                 # Under the lock, so that exactly one process is the last to finish, and scores.
                 if not merge_journals(folder).issuperset(map(plan.key, plan.instances)):
                     return None
-                result = score_run(folder)
-    tracker.scored(result)
-    return result
+                return score_run(folder)
 
 
 def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:

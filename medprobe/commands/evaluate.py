@@ -158,7 +158,7 @@ def run_model(
         str | None,
         LOCAL(
             help="arguments of the library as JSON: dtype, attn_implementation, device_map, quantization, adapter, min_pixels, "
-            "max_pixels; with vllm: also engine arguments, e.g. '{\"tensor_parallel_size\": 2}'"
+            "max_pixels; with vllm: also flags of `vllm serve`, e.g. '{\"tensor_parallel_size\": 2}'"
         ),
     ] = None,
     allow_missing_weights: Annotated[
@@ -174,10 +174,6 @@ def run_model(
         OUTPUT(help="run folder (default: runs/<run id>); with several benchmarks, the folder of their run folders"),
     ] = None,
     name: Annotated[str | None, OUTPUT(help="display name of the model")] = None,
-    track: Annotated[
-        str | None,
-        OUTPUT(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT"),
-    ] = None,
     all_metrics: AllMetrics = False,
     output: OutputFormat = "table",
     quiet: Quiet = False,

@@ -36,7 +36,7 @@ def packaged() -> list[Path]:
     return [path.relative_to(ROOT) for path in paths if "__pycache__" not in path.parts]
 
 
-OPTIONAL_LIBRARIES = {"inspect": "inspect_ai", "ray": "ray", "tracking": "trackio"}
+OPTIONAL_LIBRARIES = {"inspect": "inspect_ai", "ray": "ray"}
 """Extra that is not in the development set -> the library that it brings."""
 TOOLS = {"docs"}
 """Extras of programs that are run and never imported."""
