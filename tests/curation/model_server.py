@@ -1,4 +1,4 @@
-"""A deterministic stand-in for a chat server on the loopback that answers by the test's rules."""
+"""A local stand-in for a chat server, which answers as a test prescribes."""
 
 import json
 import threading
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Log:
-    """Requests to the server: (system, prompt) in order of arrival."""
+    """The requests to the server, as (system message, prompt) in order of arrival."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -21,14 +21,17 @@ class Log:
 
 @contextmanager
 def model_server(answer: Callable[[str, int], str | int]) -> Iterator[tuple[str, Log]]:
-    """Serve `answer(prompt, times_asked)`, which returns a reply's text or an HTTP status to fail
-    with."""
+    """Run the server; yield its address and its log.
+
+    `answer(prompt, times_asked)` returns the text of a reply, or the HTTP status of a failure.
+    """
     log = Log()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             *system, prompt = (message["content"] for message in body["messages"])
+            # Requests arrive in several threads; the count and the answer must fit together.
             with log.lock:
                 times_asked = log.count(prompt)
                 log.requests.append(("".join(system), prompt))

@@ -59,10 +59,12 @@ BODY_REGIONS, MODALITIES = ("chest", "abdomen", "head"), ("CT", "X-ray", "MRI")
 
 
 def generate_cases(seed):
-    """Return (cases, table, regions, modalities, seen, parents); the truth is independent of the
-    code.
+    """Return (cases, table, regions, modalities, seen, parents).
+
+    All but the cases and the table are the truth, which is computed without the code under test.
     """
     rng = random.Random(seed)
+    # Some names share words, since a name that contains another is related to it.
     names = [f"organ{k}" if k % 3 else f"disease{k} of type{k % 4}" for k in range(rng.randint(4, 18))]
     regions = {name: set(rng.sample(BODY_REGIONS, rng.randint(0, 2))) for name in names}
     allowed = {name: set(rng.sample(MODALITIES, rng.randint(0, 2))) for name in names}
@@ -83,6 +85,7 @@ def generate_cases(seed):
         answers = tuple(sorted(present)) if is_multiple else (rng.choice(sorted(present)),)
         label_regions = [regions[n] for n in present if regions[n]]
         body = (
+            # The image shows the regions that its labels have in common, or else any of them.
             frozenset(set.intersection(*label_regions) or set().union(*label_regions)) if label_regions else frozenset()
         )
         item = Item(f"i{k}", dataset, f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{rng.randint(0, 20)}", True,
@@ -90,6 +93,7 @@ def generate_cases(seed):
         task = f"task{rng.randint(0, 1)}"
         overlapping = frozenset(n for n in present - set(answers) if rng.random() < 0.3)
 
+        # labels that may be on the image although nothing states them
         unsure = frozenset(n for n in names if n not in present and rng.random() < 0.1)
         cases.append(
             Candidate(
@@ -131,10 +135,11 @@ def are_related(name, other_name, parents):
 
 @pytest.mark.parametrize("seed", few(range(30), 15))
 def test_wrong_options_follow_the_papers_rules(seed):
-    """Image level: labels of the same dataset, neither on the image nor related to one that is.
+    """Wrong options are labels of the case's cell.
 
-    Region level: labels of the cell that are neither related to the answer nor overlap the target;
-    a label elsewhere on the image is always among the options if there is one.
+    At image level, they are labels of the same dataset that are neither on the image nor related to
+    one that is. At region level, they are neither related to the answer nor overlap the target, and
+    one of them is a label elsewhere on the image, if there is one.
     """
     cases, table, regions, allowed, seen, parents = generate_cases(seed)
     pools = OptionPools(cases, table)
@@ -165,6 +170,7 @@ def test_wrong_options_follow_the_papers_rules(seed):
                 for label in {*case.answers, *wrong} - {name}
             )
         if case.granularity != IMAGE_LEVEL:
+            # Only with a label from elsewhere on the image does the question need the marking.
             assert bool(set(wrong) & case.present) == bool(expected_wrong & case.present)
             continue
         for name in wrong:
@@ -198,7 +204,7 @@ def test_letters_are_balanced_for_every_number_of_options():
 
 
 def test_ambiguous_words_are_mapped_only_in_fitting_regions_and_modalities():
-    """Every term and every bare word of the vocabulary, in many regions and modalities."""
+    """Check every term and every bare word of the vocabulary in many regions and modalities."""
     table, words = read_label_table(None), defaultdict(set)
     for term in load_terms("organ", "finding"):
         for word in term.bare:
@@ -208,6 +214,7 @@ def test_ambiguous_words_are_mapped_only_in_fitting_regions_and_modalities():
         for region in load_terms("region")
         for modality in load_terms("modality")
     ]
+    # A sample of all combinations keeps the test fast.
     for place in places[::4]:
         for word, terms_of_word in words.items():
             expected = {
@@ -235,6 +242,7 @@ def test_uncertain_labels_are_mapped_only_verbatim_by_a_custom_table(tmp_path):
         == table.canonical_name("Pneumonia")
         == "pneumonia"
     )
+    # A doubtful spelling in the table does not make other doubtful spellings valid.
     assert table.canonical_name("no pna") is table.canonical_name("PNA?") is table.canonical_name("xx -") is None
     assert table.labels["pneumonia"].department == "Pulmonary Medicine"
 
@@ -242,7 +250,10 @@ def test_uncertain_labels_are_mapped_only_verbatim_by_a_custom_table(tmp_path):
 def test_vocabulary_uses_tree_values_and_no_template_words():
     table = read_label_table(None)
     questions = [
-        f" {normalize_term(text.format(noun='thing'))} " for texts in BUILTIN_TEMPLATES.values() for text in texts
+        # A template that contains a label would have to be left out for cells with that label.
+        f" {normalize_term(text.format(noun='thing'))} "
+        for texts in BUILTIN_TEMPLATES.values()
+        for text in texts
     ]
     for name, label in table.labels.items():
         assert label.task in {*CLINICAL_TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
@@ -287,10 +298,12 @@ def test_tags_are_merged_by_majority_and_ties_broken_by_the_table():
         "Organ Recognition - Thorax": 2,
         "Bone": 3,
     }
+    # Krippendorff's package is the reference.
     data = [[codes[values_by_label[label][k]] for label in values_by_label] for k in range(3)]
     assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
     tied = {("liver", "task", tagger): tagger for tagger in ("Bone", "Muscle", "Counting")}
     assert "a tie of Bone and Counting and Muscle" in refused(merge_tags, tied, table, CLINICAL_TASKS, DEPARTMENTS)
+    # Two votes are too few to count, so their tie does not matter.
     assert merge_tags(dict(list(tied.items())[:2]), table, CLINICAL_TASKS, DEPARTMENTS).values == {}
     labels_by_tagger = assign_labels([f"l{k}" for k in range(40)], list("abcde"), 0)
     counted = Counter(label for labels in labels_by_tagger.values() for label in labels)
@@ -309,6 +322,7 @@ def test_an_overlay_never_hides_the_target(seed):
     y, x, h, w = (int(v) for v in (*rng.integers(0, 30, 2), *rng.integers(3, 10, 2)))
     mask[y : y + h, x : x + w] = True
     overlay = Overlay(opacity=float(rng.uniform(0.1, 0.5)), width=int(rng.integers(1, 4)))
+    # A box frame may cover the target only at the picture's edge.
     inside = np.zeros_like(mask)
     inside[max(y, 1) : min(y + h, 39), max(x, 1) : min(x + w, 49)] = True
     for burned, untouched in (
@@ -318,6 +332,7 @@ def test_an_overlay_never_hides_the_target(seed):
     ):
         assert (burned[untouched] == pixels[untouched]).all()
         assert (burned != pixels).any()
+    # The blue channel, since the tint is red.
     tinted = burn_overlay(pixels, MASK_LEVEL, None, mask, overlay).astype(int)
     grey_after, grey_before = tinted[mask][:, 2], pixels[mask][:, 2].astype(int)
     order = np.argsort(grey_before, kind="stable")
@@ -341,6 +356,7 @@ def test_builtin_templates_pass_the_rules_and_bad_ones_fail():
     good = "Which abdominal organ lies in the tinted area of this <modality> image?"
     task = "Organ Recognition - Abdomen"
     assert template_problem(good, task, MASK_LEVEL, {"liver"}) == ""
+    # Each of these breaks one rule: a label (twice), no placeholder, no granularity, no task.
     assert template_problem(good.replace("organ", "liver organ"), task, MASK_LEVEL, {"liver"})
     assert template_problem(good.replace("organ", "organ (livers)"), task, MASK_LEVEL, {"liver"})
     assert template_problem(good.replace("<modality>", "CT"), task, MASK_LEVEL, set())
@@ -380,10 +396,12 @@ def test_selection_is_balanced_with_30_cases_per_answer_and_one_per_patient():
     cases = make_mask_cases(300, 120)
     chosen, counts = select_cases(cases, sources)
     assert len(chosen) == 30
+    # One case per patient, and equally many of each combination of source and sex.
     assert max(Counter(case.item.patient for case in chosen).values()) == 1
     strata = Counter((case.item.dataset, case.item.attributes["sex"]) for case in chosen)
     assert max(strata.values()) - min(strata.values()) <= 1
     assert counts["more cases of one patient and answer"] == 180
+    # Of each patient, the case with the largest target is chosen.
     largest = {}
     for case in cases:
         largest[case.item.patient] = max(largest.get(case.item.patient, 0), case.item.area)
@@ -394,7 +412,7 @@ def test_selection_is_balanced_with_30_cases_per_answer_and_one_per_patient():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_adding_or_removing_a_patient_keeps_the_splits_of_others(seed):
-    """A moved test patient would reveal its answers; validation answers are public already."""
+    """A test patient that moves to validation would reveal its answers."""
     rng = random.Random(seed)
     sources = Sources.model_construct(seed=seed, validation=rng.choice([0, 0.18, 0.5, 1]))
     cases = make_mask_cases(rng.randrange(4, 60), rng.randrange(2, 20))
@@ -406,11 +424,14 @@ def test_adding_or_removing_a_patient_keeps_the_splits_of_others(seed):
     remaining = [case for case in cases if case.item.patient != gone]
     again = split_cases(remaining, sources, earlier_splits)
     assert all(again[case.case] == earlier_splits.get(case.item.patient, again[case.case]) for case in remaining)
+    # No patient is in both splits.
     assert len({(case.item.patient, again[case.case]) for case in remaining}) == len(
         {case.item.patient for case in remaining}
     )
     indices = EarlierQuestions(numbers, {}, earlier_splits).number_cases(remaining, again)
+    # Earlier questions keep their numbers, and no number is used twice.
     assert numbers.items() <= indices.items() and len(set(indices.values())) == len(indices)
+    # The numbers of validation come first.
     ordered = sorted(subset, key=lambda case: numbers[case.case])
     assert [splits[case.case] for case in ordered] == sorted(splits.values(), reverse=True)
 
@@ -436,6 +457,7 @@ def test_near_duplicates_are_dropped_and_contradicting_ones_both():
     duplicate = replace(second_case, item=replace(second_case.item, phash=first_case.item.phash))
     kept_cases, _ = drop_near_duplicates([first_case, duplicate, third_case], 6)
     assert kept_cases == [first_case, third_case]
+    # Images of one patient are expected to look alike, so they are kept.
     same_patient = replace(
         duplicate,
         item=replace(duplicate.item, patient=first_case.item.patient, dataset=first_case.item.dataset),
@@ -445,6 +467,7 @@ def test_near_duplicates_are_dropped_and_contradicting_ones_both():
         same_patient,
         third_case,
     ]
+    # The same picture with two labels: one of them is wrong, so both are dropped.
     image_level_cases = [
         replace(first_case, granularity=IMAGE_LEVEL),
         replace(duplicate, granularity=IMAGE_LEVEL, answers=("spleen",)),
@@ -470,7 +493,9 @@ def make_questions(rng, labels, count):
 
 
 def test_blind_majority_flags_answers_in_text_but_not_chance():
-    """Balanced answers are flagged in at most one of 20 sets, an answer with 2/3 almost always."""
+    """Balanced answers are flagged in at most one of 20 sets; an answer with a share of 2/3 almost
+    always.
+    """
     rng = random.Random(0)
     false = sum(
         any(
@@ -482,7 +507,7 @@ def test_blind_majority_flags_answers_in_text_but_not_chance():
         for _ in range(60)
     )
 
-    # Expected: 5 % of 60 sets at most.
+    # At a level of 5 %, at most 3 of 60 sets are expected.
     assert false <= 3
     branch_lists = [
         question_templates.blind_majority(make_questions(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(12)
@@ -516,7 +541,9 @@ def test_spaced_slices_are_evenly_apart(seed):
     k, min_area_px = int(rng.integers(1, 7)), 5
     labelled_slices = [index for index in range(60) if areas[index] >= min_area_px]
     chosen = spaced_slices(areas, k, min_area_px)
+    # At most every second slice is used, so there may be fewer than k.
     assert len(chosen) == min(k, -(-len(labelled_slices) // 2)) and set(chosen) <= set(labelled_slices)
     ranks = [labelled_slices.index(index) for index in chosen]
     assert len({b - a for a, b in pairwise(ranks)}) <= 1 and all(b - a >= 2 for a, b in pairwise(ranks))
+    # The margins at both ends differ by one slice at most.
     assert not ranks or abs(ranks[0] - (len(labelled_slices) - 1 - ranks[-1])) <= 1

@@ -35,6 +35,7 @@ def real_set(tmp_path_factory):
         Image.fromarray(coarse).resize((1024, 1024), Image.Resampling.NEAREST).save(
             base / "boxed" / name, compress_level=1
         )
+    # The published table is in Latin-1; tables are read as UTF-8.
     text = (SOURCES / "figure1_cxr" / "metadata.csv").read_text(encoding="latin-1")
     (base / "figure1.csv").write_text(text, encoding="utf-8")
     sample = next((SOURCES / "gmai_mmbench").glob("*SAMPLE.tsv"))
@@ -43,6 +44,7 @@ def real_set(tmp_path_factory):
     with sample.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     for row in rows:
+        # The official sample states tasks and departments, which the label table takes over.
         labels.append(
             {
                 "name": row["category"],
@@ -87,6 +89,7 @@ def test_real_boxes_become_box_questions_about_the_chest(real_set):
     assert {w.case.granularity for w in boxes} == {"Box Level"}
     assert len({w.case.answer for w in boxes}) >= 5
     missing = [skip for skip in run.funnel["skipped"] if skip["dataset"] == "boxes"]
+    # Of 880 boxed images, the fixture draws every twentieth.
     assert missing == [{"dataset": "boxes", "reason": "its image is missing", "count": 880 - 44}]
 
 
@@ -116,6 +119,7 @@ def test_official_sample_keeps_its_tags_and_has_possible_options(real_set):
                     normalize_term(option),
                     *(normalize_term(w.case.item.label) for w in run.written if option in w.case.answers),
                 }
+                # A wrong option must be a leaf of the official tree for this modality.
                 assert any((question.case.modality.casefold(), name) in official for name in seen), (
                     question.case.answer,
                     option,

@@ -1,7 +1,7 @@
-"""No wrong answer key in generated datasets of several formats that share patients.
+"""Answer keys are correct in generated datasets of several formats that share patients.
 
-Every correct option is on its picture (or in its box), no wrong option is or may be, and a patient
-is in one split, however a spreadsheet spells the id.
+Every correct option is on its picture (or in its box), and no wrong option is or may be there. Each
+patient is in one split, however a spreadsheet spells the id.
 """
 
 import json
@@ -52,8 +52,8 @@ PATIENT_ID_SPELLINGS = (
 def generate_sources(base, rng):
     """Return (sources.yaml's content, truth, patients).
 
-    The truth maps the number in a picture's first pixels to its dataset, labels or boxes, uncertain
-    labels, and patient.
+    The truth maps a number, which is stored in the first two pixels of each picture, to the
+    picture's dataset, labels or boxes, uncertain labels, and patient.
     """
     people = [str(rng.randrange(10, 10**6)) for _ in range(30)]
     truth, documents = {}, defaultdict(list)
@@ -63,6 +63,7 @@ def generate_sources(base, rng):
         coarse = Image.fromarray(np.frombuffer(rng.randbytes(36), np.uint8).reshape(6, 6))
         pixels = np.asarray(coarse.resize((64, 64)))
         pixels = np.repeat(pixels[..., None], 3, 2).copy()
+        # The number identifies the picture in the output, which contains no file names.
         pixels[0, :2, 0] = number % 256, number // 256
         save_png(base / dataset / f"{number}.png", pixels)
         truth[number] = dataset, labels, set(unsure), person
@@ -119,6 +120,7 @@ def test_answer_keys_are_correct_and_patients_are_in_one_split(tmp_path, seed):
     table, splits, kinds = read_label_table(None), defaultdict(set), set()
     for question in result.written:
         with Image.open(out / "private" / "pictures" / f"{question.case.item.picture}.png") as image:
+            # The number that `generate_sources` stored.
             low, high = np.asarray(image)[0, :2, 0]
         dataset, labels, unsure, person = truth[int(low) + 256 * int(high)]
         canonical_names = {
@@ -142,6 +144,7 @@ def test_answer_keys_are_correct_and_patients_are_in_one_split(tmp_path, seed):
                 canonical_names[raw] for raw in unsure
             }
     exhaustive = document["datasets"][0]["exhaustive"]
+    # A multi-label dataset that is not exhaustive gives no questions about whole images.
     assert kinds == {("wide", False), ("wide", True), ("ct", False)} | (
         {("dx", False), ("dx", True)} if exhaustive else set()
     )
@@ -154,6 +157,7 @@ def test_answer_keys_are_correct_and_patients_are_in_one_split(tmp_path, seed):
         keyed_patient_id("", person, ids) for person in people
     }
     for dataset in document["datasets"]:
+        # With separate registries, a patient of two datasets could be in both splits.
         dataset["patients"] = dataset["name"]
     sources.write_text(json.dumps(document))
     assert "different registries" in refused(pipeline.run_pipeline, sources, tmp_path / "other")
@@ -162,9 +166,9 @@ def test_answer_keys_are_correct_and_patients_are_in_one_split(tmp_path, seed):
 
 @pytest.mark.parametrize("seed", few(range(6), 3))
 def test_pictures_labelled_twice_never_contradict_the_key(tmp_path, seed):
-    """Files with equal pixels in two classes or datasets, of one or two patients.
+    """Files with the same pixels are in two classes or datasets, of one or two patients.
 
-    With and without dropping near-duplicates.
+    Near-duplicates are dropped with some seeds, and kept with others.
     """
     rng = random.Random(seed)
     labels = ("pneumonia", "atelectasis", "cardiomegaly", "pneumothorax")

@@ -35,12 +35,14 @@ def assert_same_pairs(pairs, expected):
     i, j, sim_med, sim_gen = expected
     assert pairs.i.tolist() == i.tolist()
     assert pairs.j.tolist() == j.tolist()
-    np.testing.assert_allclose(pairs.sim_med, sim_med, rtol=0, atol=1e-5)  # float32, of at most 90 numbers
+    np.testing.assert_allclose(pairs.sim_med, sim_med, rtol=0, atol=1e-5)  # float32 products of up to 90 numbers
     np.testing.assert_allclose(pairs.sim_gen, sim_gen, rtol=0, atol=1e-5)
 
 
 def clustered_embeddings(rng, n, d, spread, dtype):
-    """Draw embeddings (n, d) around few centres: many pairs are similar, as with real images."""
+    """Draw embeddings (n, d) around few centres, so that many pairs are similar, as real images
+    are.
+    """
     centres = rng.standard_normal((max(1, n // 20), d)) + 1.0
     return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)
 

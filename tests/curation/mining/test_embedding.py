@@ -64,6 +64,7 @@ def test_batches_equal_single_images(models, images, tmp_path, encoder, pooling,
     for row, image in enumerate(file_names):
         vector = loaded.encode(loaded.prepare(decode_rgb((images / image).read_bytes()))[None]).numpy()[0]
         np.testing.assert_allclose(array[row], vector, rtol=1e-4, atol=1e-5)
+    # All vectors differ, so the comparison above notices a row in the wrong place.
     assert len(np.unique(array.round(4), axis=0)) == 10
     unreadable = pd.read_csv(tmp_path / "a" / "unreadable.csv")
     assert unreadable["image"].map(files).tolist() == ["broken.jpg"]
@@ -72,7 +73,7 @@ def test_batches_equal_single_images(models, images, tmp_path, encoder, pooling,
 
 @pytest.mark.parametrize("encoder", ["transformers:dinov2", "transformers:clip", "open_clip:local-dir:biomedclip"])
 def test_local_model_folders_need_no_network(models, tmp_path, monkeypatch, encoder):
-    """Also if the folder describes its towers as pretrained models on the Hub, as BiomedCLIP's
+    """Local folders are enough, even if they refer to pretrained models on the Hub, as BiomedCLIP's
     does.
     """
     connections = []
@@ -93,6 +94,7 @@ def test_local_model_folders_need_no_network(models, tmp_path, monkeypatch, enco
     loaded = load_encoder(parse_encoder(f"{library}:{folder}"))
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 70, 3), dtype=np.uint8))
     assert loaded.encode(loaded.prepare(picture)[None]).isfinite().all() and connections == []
+    # The weights are the same, so the description must not change the cache's key.
     assert loaded.fingerprint == load_encoder(parse_encoder(f"{library}:{models / name}")).fingerprint
 
 
@@ -120,10 +122,11 @@ embed(Path(sys.argv[2]), Path(sys.argv[3]), Encoder(loaded.spec, loaded.prepare,
 
 
 def test_a_killed_process_loses_no_embedded_image(models, images, tmp_path):
-    """After kill -9 the next run embeds exactly the unfinished images, with the same result."""
+    """After kill -9, the next run embeds only the unfinished images, and the result is the same."""
     name = f"transformers:{models / 'dinov2'}"
     process = start(SLOW_EMBEDDING_SCRIPT, name, images, tmp_path / "a", cwd=tmp_path)
     for _ in range(6000):
+        # Kill the process in the middle: some images are finished, others are not.
         if len(list((tmp_path / "a").glob("cache/*/*.npz"))) >= 3:
             break
         assert process.poll() is None, process.output_file.read_text()
@@ -179,6 +182,7 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
     )
     with pytest.raises(BadInput, match="matches clip-"):
         open_embeddings(tmp_path / "a", "clip")
+    # A new image changes the index, so older arrays no longer fit its rows.
     (images / "new.png").write_bytes((images / "1.png").read_bytes())
     embed(
         images,
@@ -210,6 +214,7 @@ def test_invalid_encoders_fail_in_one_line(models, tmp_path):
 
 def test_tables_are_joined_by_path_or_unique_name(tmp_path):
     table = tmp_path / "t.csv"
+    # A table as Excel may write it: with a byte order mark and other column names.
     table.write_text("file,notes,patient\nx.png,  first ,p1\ny.jpg,second,\n", encoding="utf-8-sig")
     columns = {"image": "file", "caption": "notes", "group": "patient"}
     joined = align_to_images(["a/x.png", "b/y.jpg", "z.png"], table, **columns)
@@ -249,6 +254,7 @@ def test_non_utf8_tables_are_refused_with_a_remedy(tmp_path):
 def test_captions_are_read_completely(tmp_path):
     long = "x" * 200_000
     (tmp_path / "t.csv").write_text(
+        # Line breaks of Unicode and in quotation marks belong to the caption.
         '\ufeffimage, caption,\r\na.png,one\u2028two\x0bthree\x85four,,\r\nb.png,"line\nbreak, '
         f'comma"\r\nc.png\r\n,,\r\nd.png,{long}'
     )
@@ -263,6 +269,7 @@ def test_captions_are_read_completely(tmp_path):
 
 
 def test_numbers_beside_blanks_keep_their_text(tmp_path):
+    # A float cannot hold this number exactly.
     large_number = 12345678901234567
     lines = [
         {"image": 1, "group": large_number},
@@ -293,9 +300,11 @@ def test_unreadable_files_are_listed_and_link_cycles_end(tmp_path):
         picture.save(folder / name)
     (folder / "zero.png").touch()
     (folder / "gone.png").symlink_to("nowhere.png")
+    # Links to parent folders must not be followed endlessly.
     (folder / "up").symlink_to("..")
     (folder / "also").symlink_to("deep")
     (folder / "deep" / "up").symlink_to("..")
+    # Opening a pipe would block forever.
     os.mkfifo(folder / "pipe.png")
     with open(os.fsencode(folder) + b"/latin_\xe9.png", "wb") as file:  # noqa: PTH123
         picture.save(file, "PNG")
@@ -324,6 +333,7 @@ def test_unreadable_files_are_named_on_a_terminal_and_by_id_in_a_pipe(models, im
 @pytest.mark.parametrize(("highest", "white"), [(1, 1), (200, 255), (2000, 4095), (5000, 65535)])
 def test_deep_greys_are_scaled_by_bit_depth_not_by_their_range(highest, white):
     values = np.linspace(0, highest, 64).reshape(8, 8)
+    # The scale depends on the bit depth, so images of one series stay comparable.
     deep = [values.astype(np.float32)] + ([values.astype(np.uint16)] if highest > 255 else [])
     for levels in deep:
         buffer = io.BytesIO()

@@ -1,4 +1,6 @@
-"""Images in folders, object stores and Hub datasets, as files or Parquet, give equal vectors."""
+"""Images give the same vectors from folders, object stores and Hub datasets, as files or as
+Parquet.
+"""
 
 import io
 import pickle
@@ -27,7 +29,7 @@ ENCODER = Encoder(
     lambda batch: batch.flatten(1),
     "fixed",
 )
-"""Returns sixteen pixels as they are."""
+"""Encoder that returns sixteen pixels unchanged, for vectors that are easy to compare."""
 
 
 def draw_images(count, seed=0):
@@ -41,7 +43,9 @@ def draw_images(count, seed=0):
 
 
 def as_parquet(images):
-    """Return Parquet files with two image columns as `datasets` stores them, in row groups of 3."""
+    """Return Parquet files with two image columns, as `datasets` stores them, in row groups of 3
+    rows.
+    """
     rows = [{"bytes": data, "path": name} for name, data in images.items()]
     file = io.BytesIO()
 
@@ -51,6 +55,7 @@ def as_parquet(images):
     return {
         "data/test-0.parquet": file.getvalue(),
         "README.md": b"# Images",
+        # files without images, which are ignored
         "data/plain.parquet": _plain(),
     }
 
@@ -131,6 +136,7 @@ def test_only_changed_images_are_read_again(tmp_path, monkeypatch):
     embed(address, tmp_path / "out", ENCODER)
     names_read.clear()
     embed(address, tmp_path / "out", ENCODER)
+    # Unreadable images are not in the index, so they are tried again.
     assert names_read == ["broken.jpg"]
     names_read.clear()
     fsspec.filesystem("memory").pipe("/bucket/0.png", draw_images(1, seed=9)["0.png"])
@@ -157,6 +163,7 @@ def test_an_address_that_fails_while_it_is_read_lists_no_image_as_broken(tmp_pat
     def gone(self, path, **_):
         raise OSError("connection reset")
 
+    # A lost connection says nothing about the images.
     monkeypatch.setattr(MemoryFileSystem, "cat_file", gone)
     with pytest.raises(BadInput, match=r"cannot be read .*connection reset"):
         embed(address, tmp_path / "out", ENCODER)

@@ -41,6 +41,7 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     all_found = pd.concat([kept_pairs, set_aside]).sort_values(["i", "j"], ignore_index=True)
     expected = pd.concat(search.all_pairs(), ignore_index=True)
     pd.testing.assert_frame_equal(all_found[["i", "j", "sim_med", "sim_gen"]], expected)
+    # Without a limit, pairs are in the order of their rows.
     assert kept_pairs[["i", "j"]].to_numpy().tolist() == sorted(kept_pairs[["i", "j"]].to_numpy().tolist())
     assert report["counts"]["found"] == len(expected)
     assert report["counts"]["kept"] == report["counts"]["chosen"] == len(kept_pairs)
@@ -71,10 +72,12 @@ def test_a_folder_accepts_only_one_search(tmp_path):
     assert report == mine_pairs(search, images, tmp_path / "s", PairFilter(), sample=30, seed=5)
     assert report == json.loads((tmp_path / "s" / "report.json").read_text())
     assert (report["sample"], report["counts"]["found"]) == (30, 30)
+    # Blocks of another search must not be mixed in.
     other_search, _ = make_search(seed=1)
     with pytest.raises(BadInput, match="another search"):
         mine_pairs(other_search, images, tmp_path / "s", PairFilter())
     (tmp_path / "mine").mkdir()
+    # A user's own folder must not be overwritten.
     (tmp_path / "mine" / "thesis.txt").write_text("keep me")
     with pytest.raises(BadInput, match="not empty"):
         mine_pairs(search, images, tmp_path / "mine", PairFilter())
@@ -90,6 +93,7 @@ def test_pairs_are_chosen_by_gap_within_the_image_cap(tmp_path, monkeypatch, top
     all_pairs = read_pairs(tmp_path / "all")
     all_pairs["gap"] = (all_pairs["sim_med"] - all_pairs["sim_gen"]).abs()
     expected, image_counts = [], dict.fromkeys(range(120), 0)
+    # The greedy choice, one pair at a time.
     for pair in all_pairs.sort_values(["gap", "i", "j"], ascending=[False, True, True]).itertuples():
         if len(expected) < (top or 10**9) and max(image_counts[pair.i], image_counts[pair.j]) < (cap or 10**9):
             expected.append((pair.i, pair.j))
@@ -105,7 +109,7 @@ class Killed(Exception):
 
 
 def run_half_and_die(search, blocks, pending):
-    """Write half of the blocks, last ones first, and leave another half written."""
+    """Write the second half of the blocks, in reverse order, and leave an unfinished file."""
     for first_row in reversed(pending[len(pending) // 2 :]):
         write_block(search, blocks, first_row)
         yield first_row
@@ -122,6 +126,7 @@ def test_a_killed_search_resumes_without_rewriting_blocks(tmp_path, monkeypatch)
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
     assert mine_pairs(*make_search(), tmp_path / "s", PairFilter()) == uninterrupted
     assert not list(tmp_path.rglob("*.part"))
+    # Finished blocks are not searched again.
     assert {path: path.stat().st_mtime_ns for path in written} == written
     for name in ("pairs", "set_aside"):
         pd.testing.assert_frame_equal(read_pairs(tmp_path / "s", name), read_pairs(tmp_path / "whole", name))

@@ -64,7 +64,9 @@ def test_the_search_equals_brute_force(seed, n, dims, spread, dtype, limits):
     sixteenths=st.integers(-16, 16),
 )
 def test_pairs_exactly_on_the_threshold_count(seed, d, n, sixteenths):
-    """Vectors of +-1 have cosines k/d, exact in binary, so many pairs are on the threshold."""
+    """Vectors of +1 and -1 have cosines k/d, which are exact in binary, so many pairs are on the
+    threshold.
+    """
     rng = np.random.default_rng(seed)
     med, gen = (rng.choice([-1.0, 1.0], (n, d)).astype(np.float32) for _ in range(2))
     threshold = sixteenths / 16
@@ -78,7 +80,7 @@ def test_pairs_exactly_on_the_threshold_count(seed, d, n, sixteenths):
 
 @pytest.mark.parametrize("offset", [-3e-8, 0.0, 3e-7])
 def test_pairs_near_the_threshold_are_decided_in_float64(offset):
-    """Pairs closer to 0.9 than float32 resolves are decided by the float64 cosine."""
+    """Cosines that float32 cannot distinguish from 0.9 are decided in float64."""
     rng = np.random.default_rng(5)
 
     # Orthonormal pairs, so that the exact cosine of each constructed pair is known.
@@ -103,6 +105,7 @@ def test_unavailable_devices_are_refused():
 @pytest.mark.parametrize("mode", list(SEARCH_MODES))
 def test_a_search_without_pairs_suggests_thresholds_that_find_some(mode):
     rng = np.random.default_rng(0)
+    # An offset makes all vectors similar, so that easy and reversed pairs do not exist.
     cone = {"confusing": 0.0, "easy": 3.0, "reversed": 3.0}[mode]
     med, gen = (rng.standard_normal((60, d)) + cone for d in (40, 30))
     thresholds = SEARCH_MODES[mode]
@@ -120,7 +123,7 @@ def test_a_search_without_pairs_suggests_thresholds_that_find_some(mode):
 
 
 def test_random_draws_are_uniform_over_matching_pairs(monkeypatch):
-    """Beyond the size for an exhaustive search, each matching pair is drawn equally often."""
+    """Where random draws are used, each matching pair is drawn equally often."""
     monkeypatch.setattr("curation.mining.pair_search.MAX_DRAWN_PAIRS", 60)
     monkeypatch.setattr("curation.mining.pair_search.PAIRS_PER_DRAW", 64)
     rng = np.random.default_rng(6)

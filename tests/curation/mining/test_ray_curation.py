@@ -1,4 +1,4 @@
-"""Embedding and pair search on Ray with killed workers equal those of one process."""
+"""Embeddings and pairs from Ray with killed workers equal those of a single process."""
 
 from functools import partial
 
