@@ -116,7 +116,7 @@ def test_from_captions_to_probes(tmp_path):
         return CliRunner().invoke(app, words, catch_exceptions=False).output
 
     with model_server(answer) as (address, log):
-        assert "read 3 captions (0 more from earlier calls); 0 replies" in run(address)
+        assert "read 3 captions (0 more in earlier calls); 0 got no valid reply" in run(address)
         request_count = len(log.requests)
         table = pd.read_csv(out, dtype=str, keep_default_na=False)
         assert tuple(table.columns) == CAPTION_COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
@@ -126,7 +126,7 @@ def test_from_captions_to_probes(tmp_path):
             read_probe_table(out)
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
-        assert "(3 more from earlier calls)" in run(address) and len(log.requests) == request_count
+        assert "(3 more in earlier calls)" in run(address) and len(log.requests) == request_count
     table = pd.read_csv(out, dtype=str, keep_default_na=False)
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"
