@@ -143,7 +143,7 @@ def embeddings(folder: Path, images: int, seed: int) -> None:
     folder.mkdir()
     draw = np.random.default_rng(seed)
     names = [f"{number:07d}.png" for number in range(images)]
-    # Random perceptual hashes: none are alike, so no pair is dropped as a near-duplicate.
+    # Random perceptual hashes: none are alike, so no pair is set aside as a near-duplicate.
     hashes = [f"{value:016x}" for value in draw.integers(0, 2**64, images, dtype=np.uint64)]
     index = pd.DataFrame({"image": names, "sha256": [f"{number:064x}" for number in range(images)], "phash": hashes})
     index.to_parquet(folder / "images.parquet")

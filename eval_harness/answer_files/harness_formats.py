@@ -1,7 +1,7 @@
 """Read a file of answers in any format.
 
 The output of other harnesses and of the papers' scripts is converted to a plain file, and plain
-files are read by `predictions.py`: there is no second way to read answers.
+files are read by `predictions.py`, so there is only one way to read answers.
 
 A reader is a module with `recognises(path)` and `iter_answers(path, questions, problems)`, which
 yields each answer as (location, question id, journal record). The record's `target` is the answer

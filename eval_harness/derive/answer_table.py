@@ -162,7 +162,7 @@ def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) ->
 def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
     """Encode rows as Parquet, in row groups of ROW_GROUP_SIZE.
 
-    So long texts are not all copied at once.
+    This way, long texts are never all copied at the same time.
     """
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:

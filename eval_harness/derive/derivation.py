@@ -211,7 +211,7 @@ def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, r
             readings["question_id"], readings["sample"], readings["choice"], strict=True
         )
     ]
-    # Score once more with the letters as shown, only to take the letter shares.
+    # Score again with the letters as shown; only the letter shares are used.
     readings_by_letter = readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object))
     scored_by_letter = compute_scores(
         run.benchmark.family, questions, readings_by_letter, run.method.extraction or "ours"

@@ -67,8 +67,8 @@ def compute_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, 
     """Compute every metric of a benchmark with interval, chance and verdict, also per facet value.
 
     A benchmark may add breakdowns by something other than a facet (`EvalSpec.more_breakdowns`). A
-    metric has the value None if no question counts towards it. It also has None if most responses
-    to its questions contain no answer, unless `extraction` is `official` (see
+    metric has the value None if no question counts towards it. The value is also None if most
+    responses to its questions contain no answer, unless `extraction` is `official` (see
     `summary.summarise_units`).
 
     Args:

@@ -74,7 +74,7 @@ DENIAL_WORD = re.compile(
     r"\b(?:not|nor|neither|never|wrong|incorrect|false|except|least|unlikely|exclud\w+"
     r"|eliminat\w+|reject\w+|ruled out)\b"
 )
-"""Denial in the words that lead to an option on its own line."""
+"""Words that deny an option on its own line, in the text before it."""
 ANSWER_QUALIFIER = (
     r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only"
     r"|likely"

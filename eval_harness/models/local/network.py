@@ -236,7 +236,8 @@ class Network:
         # From here on, one row per question: each gets a copy of its image's cache.
         rows = torch.tensor(prepared.rows, device=prefix.ids.device)
         prefix.cache.batch_select_indices(rows)
-        if self._rope_owner is not None:  # one offset per row, as the class expects it later
+        if self._rope_owner is not None:
+            # The class adds these offsets row by row, so there must be one for each question.
             self._rope_owner.rope_deltas = self._rope_owner.rope_deltas[rows]
 
         ids, mask = (tensor.to(rows.device) for tensor in pad_left(prepared.suffixes, self.pad))
