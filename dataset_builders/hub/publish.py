@@ -118,8 +118,8 @@ def publish(
     """Publish a dataset folder, or with `space` the board's folder, and tag the version.
 
     Idempotent: existing files are not sent again, and without differences no commit is made. If
-    others commit in between, the commit is retried on top of theirs. The Hub is that of
-    $HF_ENDPOINT.
+    others commit in between, the commit is retried on top of theirs. The Hub is the one
+    at $HF_ENDPOINT.
 
     Args:
         folder: the folder to publish.

@@ -136,7 +136,7 @@ class Board:
         return (outcomes, build_tree(section.family, questions)), tuple(notes)
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
-        """Read the questions of a fingerprint from the store, else from a trusted dataset.
+        """Read the questions with a fingerprint from the store, or else from a trusted dataset.
 
         Raises BadInput if neither has them.
         """

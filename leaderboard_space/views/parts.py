@@ -278,9 +278,9 @@ def name_input(label: str, name: str, chosen: str, suggestions: Sequence[tuple[s
 
 
 def no_answers_page() -> str:
-    """Draw a page that needs answers on a board that has none.
+    """Draw what a page shows if it needs answers and the board has none.
 
-    It states what is missing and how to add it.
+    This is what is missing, and how to add it.
     """
     return (
         '<h2 class="finding">No questions are known yet.</h2><p class="sub">This board has only what papers print: scores, but neither '

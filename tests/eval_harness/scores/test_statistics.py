@@ -325,7 +325,7 @@ def test_power_and_error_rate_of_ranks() -> None:
     """Part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's
     components.
     """
-    # The best model is found alone at the top in nine draws of ten.
+    # With one better model, at most three models have rank 1 in nine draws of ten.
     assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     for icc in (0.0, 0.2):
         missed, _, any_differ = ranks_simulation.equals(60, np.full(20, 0.2), 3, icc, 0.0)
