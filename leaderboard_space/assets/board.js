@@ -1,6 +1,6 @@
-// One benchmark's page: asks the server for what a selection changes (the choice of questions: selection.js), and keeps the state in the address.
-// `element` is the component.
-// Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
+// The page of one benchmark: requests from the server what a selection changes, and keeps its state in the address.
+// `element` is the component. See also: choosing questions (selection.js).
+// Text from the store reaches the page only as HTML escaped by the server, or as textContent set here.
 function medprobeBenchmark(element) {
 const root = element.querySelector(".mp");
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
@@ -37,7 +37,7 @@ function readAddress(given) {
 function writeBranches(said) {
   for (const path of state.branches) said.append(path.length > 2 ? "branch" : "facet", path[0] + ":" + path.slice(1).join(SEPARATOR));
 }
-function casesAddress(set) {  // the questions of the selection, where any of their answers are known
+function casesAddress(set) {  // address of the selected questions on Cases, if any answers are known
   const said = new URLSearchParams({ set });
   writeBranches(said);
   return medprobe.build("cases", "", said);
@@ -57,7 +57,7 @@ function address() {
 const link = () => location.origin + location.pathname + address();
 const step = () => medprobe.push(address());
 function arrive(route) {
-  if (stamp && route.address === address()) { update(true); return; }  // back on this page, which shows it still
+  if (stamp && route.address === address()) { update(true); return; }  // the visitor has returned, and the page still shows this state
   readAddress(route.given);
   settle(root);
   update();
@@ -68,21 +68,21 @@ function choose(changes) {
   return update();
 }
 
-// ---- asking and showing
+// ---- requests, and drawing their results
 const drawn = new Map();
 function show(area, html) {
   if (drawn.get(area) === html) { applySorts(area, state.sorts); return; }
   drawn.set(area, html);
-  for (const [row, cell] of redraw(area, html, state.sorts))  // what stayed open may say something else by now
+  for (const [row, cell] of redraw(area, html, state.sorts))  // details that stayed open may have changed
     ask("detail", { key: row.dataset.key }).then((said) => { cell.innerHTML = said; }, () => null);
   const set = area.querySelector(".pill:has(:checked)"), strip = set && set.parentElement;
-  if (strip) strip.scrollLeft += set.getBoundingClientRect().left - strip.getBoundingClientRect().left - 8;  // on a phone the sets scroll
+  if (strip) strip.scrollLeft += set.getBoundingClientRect().left - strip.getBoundingClientRect().left - 8;  // on a phone the list of sets scrolls
   const cite = area.querySelector(".cite:not([hidden])");
   if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
 }
 async function update(quiet) {
-  const number = quiet ? asked : ++asked;  // a look for news gives way to what the reader has asked for
-  const slow = setTimeout(() => panel.classList.toggle("busy", !quiet), 150);  // a look for news dims nothing
+  const number = quiet ? asked : ++asked;  // polling must not cancel a request by the visitor
+  const slow = setTimeout(() => panel.classList.toggle("busy", !quiet), 150);  // polling does not dim the page
   try {
     const shown = await ask("view", { stamp: quiet ? stamp : null });
     if (number !== asked) return;
@@ -90,16 +90,16 @@ async function update(quiet) {
     if (shown.unchanged) return;
     const facets = shown.tree === tree.key() ? null : shown.tree === null ? [] : await ask("tree", { branches: [], section: shown.state.section });
     if (number !== asked) return;
-    clearTimeout(slow);  // what follows is below the table
+    clearTimeout(slow);  // the rest is drawn below the table
     panel.classList.remove("busy");
-    show(panel, shown.html);  // with the choice of questions that belongs to it: never the table of one set beside the labels of another
+    show(panel, shown.html);  // draw the labels together with the table: both must belong to the same set
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     Object.assign(state, shown.state);
     if (facets) tree.load(facets, shown.tree);
     tree.show(state.branches, shown.counts || {}, shown.selected, shown.cases && casesAddress(shown.cases));
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
-    stamp = shown.stamp;  // of all that is drawn: what failed is asked for again
+    stamp = shown.stamp;  // set only after everything is drawn, so that failed parts are requested again
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {
@@ -113,12 +113,12 @@ async function loadBreakdown() {
   if (number === askedBelow) show(below, html);
 }
 
-// ---- what is clicked in the panel
+// ---- clicks in the panel
 async function showDetail(button) {
   const asked = button.closest("tr"), next = asked.nextElementSibling, path = rowAt(asked);
   if (next && next.classList.contains("more-row")) { next.remove(); button.setAttribute("aria-expanded", "false"); return; }
   const said = await ask("detail", { key: asked.dataset.key });
-  const row = root.querySelector(path);  // the table may have been drawn anew since the click
+  const row = root.querySelector(path);  // the table may have been redrawn since the click
   if (row && row.querySelector(".more").getAttribute("aria-expanded") !== "true") openRow(row, []).innerHTML = said;
 }
 function changeSection(section) {
@@ -160,7 +160,7 @@ root.addEventListener("change", (event) => {
   }
 });
 
-// ---- beginning, and news from the store
+// ---- start, and polling for changes of the store
 medprobe.register(format, arrive);
 const news = setInterval(() => {
   if (!root.isConnected) clearInterval(news);

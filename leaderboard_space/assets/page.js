@@ -1,6 +1,6 @@
-// A page that is a form and what follows from it: every choice in it is sent to the server, which answers with the whole page.
-// `element` is the component; the server has `page` and `file` of it. The state is what the address says: #/NAME/ID?key=value; `id`
-// is asked for like any other key, a key that stands there several times is a list. `arrived` is called on every visit.
+// A page with a form: every choice is sent to the server, which answers with the whole page.
+// `element` is the component; the server has a `page` and a `file` function for it. The address is the state: #/NAME/ID?key=value.
+// `id` is sent like any other key; a repeated key becomes a list. `arrived` is called on every visit.
 function medprobePage(element, arrived) {
 const root = element.querySelector(".mp-page");
 const name = root.dataset.page, server = medprobe.server(name);
@@ -41,16 +41,16 @@ async function update() {
 }
 function choose(field, value, typing) {
   if (field === "set") { state = state.id ? { id: state.id } : {}; sorts = {}; }
-  if (field !== "at") delete state.at;  // another choice starts at its first page
+  if (field !== "at") delete state.at;  // a new choice starts at its first page
   state[field] = value;
-  medprobe[typing ? "rewrite" : "push"](address());  // a word that is typed is one step, not one per letter
+  medprobe[typing ? "rewrite" : "push"](address());  // typing a word is one step of the history, not one per letter
   return update();
 }
 root.addEventListener("change", (event) => {
   if (event.target.matches("select[data-name]")) choose(event.target.dataset.name, event.target.value);
   else if (event.target.matches("input[list][data-name]")) named(event.target);
 });
-function named(input) {  // a name that is chosen from those offered, or typed to its end
+function named(input) {  // true if the name was chosen from the suggestions or typed completely
   const { name: field, page } = input.dataset, value = input.value.trim();
   clearTimeout(typing);
   if (page) { if (value) medprobe.visit(medprobe.build(page, value, new URLSearchParams())); }
@@ -66,7 +66,7 @@ async function save(of, as) {
 let typing = null;
 root.addEventListener("input", (event) => {
   if (!event.target.matches("input[data-name]")) return;
-  if (event.target.list) {  // half a name means nothing: it counts when it is one of those offered, or when it is finished
+  if (event.target.list) {  // ignore partial names: a name counts once it is one of the suggestions, or complete
     if ([...event.target.list.options].some((one) => one.value === event.target.value)) named(event.target);
     return;
   }
@@ -80,7 +80,7 @@ root.addEventListener("click", (event) => {
   const { name: field, act, of } = button.dataset;
   if (button.matches(".picture")) button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true");
   else if (sortClicked(button, sorts)) root.querySelector("[data-part]") ? choose("all", "yes") : medprobe.push(address());
-  else if (field && "toggle" in button.dataset) {  // one of several that may be chosen
+  else if (field && "toggle" in button.dataset) {  // one of several toggles
     const held = [state[field] || []].flat();
     choose(field, held.includes(button.value) ? held.filter((one) => one !== button.value) : [...held, button.value]);
   } else if (field) choose(field, button.value);

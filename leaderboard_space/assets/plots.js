@@ -1,4 +1,4 @@
-// Save a plot as a drawing (SVG) or picture (PNG) that stands by itself: with its title above, and what it is of, the day and the address below.
+// Save a plot as a self-contained SVG or PNG, with its title above and its description, date and address below.
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity", "font-size", "font-family", "font-weight", "text-anchor"];
 function svgNode(tag, attributes, text = "") {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -6,7 +6,7 @@ function svgNode(tag, attributes, text = "") {
   node.textContent = text;
   return node;
 }
-function styledCopy(svg) {  // with what the page's style sheets say of every mark
+function styledCopy(svg) {  // with the computed style of every mark, since the file has no style sheets
   const copy = svg.cloneNode(true), to = [...copy.querySelectorAll("*")];
   [...svg.querySelectorAll("*")].forEach((node, at) => {
     for (const name of STYLES) to[at].style.setProperty(name, getComputedStyle(node).getPropertyValue(name));

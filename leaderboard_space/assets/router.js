@@ -1,7 +1,7 @@
 // Addresses: #/PAGE/ID?key=value names every view (#/b/NAME a benchmark's), so that links, back, forward and reload work everywhere.
-// A page calls `register(name, arrive)`: `arrive(route)` draws what the address says, whenever the reader comes to it. It is not shown
-// before: what is seen can be used.
-// A page that changes its own state calls `push` (a step in the history) or `rewrite` (the same view, said in full).
+// A page calls `register(name, arrive)`; `arrive(route)` draws the view of the address on every visit. A page stays hidden until it is
+// registered, so that everything visible can be used.
+// A page that changes its own state calls `push` (a new step of the history) or `rewrite` (the same view with a complete address).
 window.medprobe = (() => {
   const pages = new Map(), last = new Map();
   let shown = null, inSight = null;
@@ -14,25 +14,25 @@ window.medprobe = (() => {
     const depth = path[0] === "b" ? 2 : 1;
     return { page: path[depth - 1] || first(), id: path.slice(depth).join("/"), given: new URLSearchParams(at < 0 ? "" : said.slice(at + 1)), address: hash || home() };
   }
-  const full = (address) => location.pathname + location.search + address;  // the document's base has no query
+  const full = (address) => location.pathname + location.search + address;  // the document's base URL has no query
   const prefix = (page) => (tabs().find((tab) => tab.dataset.page === page)?.dataset.home || "#/" + page);
   function build(page, id, given) {
     const said = given.toString();
     return prefix(page) + (id ? "/" + id.split("/").map(encodeURIComponent).join("/") : "") + (said ? "?" + said : "");
   }
-  function mark(route) {  // which tab is chosen, and where its link leads
+  function mark(route) {  // mark the current tab, and update its link
     last.set(route.page, route.address);
     const all = tabs(), chosen = all.find((tab) => tab.dataset.page === route.page);
     for (const tab of all) {
       tab.ariaCurrent = tab === chosen ? "page" : null;
       tab.setAttribute("href", last.get(tab.dataset.page) || tab.dataset.home);
     }
-    if (chosen && chosen !== inSight) {  // on a narrow screen the strip scrolls: keep the chosen tab in sight
+    if (chosen && chosen !== inSight) {  // on narrow screens the tabs scroll: keep the current one visible
       inSight = chosen;
       const strip = chosen.parentElement;
       strip.scrollLeft = chosen.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
     }
-    if (!chosen) { inSight = null; all[0].parentElement.scrollLeft = 0; }  // a topic or a model: the overview leads there
+    if (!chosen) { inSight = null; all[0].parentElement.scrollLeft = 0; }  // topics and models have no tab
     title(chosen ? chosen.textContent : route.id);
   }
   const title = (said) => { document.title = (said ? said + " · " : "") + "medprobe"; };
@@ -41,7 +41,7 @@ window.medprobe = (() => {
     if (here === shown) return;
     const route = read(here), before = shown === null ? null : read(shown);
     if (!pages.has(route.page)) {
-      if (tabs().some((tab) => !pages.has(tab.dataset.page))) requestAnimationFrame(show);  // not there yet
+      if (tabs().some((tab) => !pages.has(tab.dataset.page))) requestAnimationFrame(show);  // a page is not registered yet
       else visit(home() + "?unknown=" + encodeURIComponent(route.page), true);
       return;
     }
@@ -52,10 +52,10 @@ window.medprobe = (() => {
     pages.get(route.page)(route);
   }
   const isSameView = (one, other) => one.page === other.page && one.id === other.id;
-  function focusPanel() {  // the link that led here is gone: Tab goes on from the new page's beginning
+  function focusPanel() {  // the clicked link is gone: let Tab continue at the start of the new page
     const held = document.querySelector("[id^=page-].here");
     if (!held) return;
-    held.tabIndex = -1;  // by program alone: the region itself is no control, and shows no outline
+    held.tabIndex = -1;  // focusable by script only: the region is not a control
     held.focus({ preventScroll: true });
   }
   function visit(address, instead) {
@@ -68,7 +68,7 @@ window.medprobe = (() => {
     mark(read(address));
   };
   const register = (page, arrive) => { pages.set(page, arrive); };
-  function comeBack() {  // signing in leads away and back without the hash
+  function comeBack() {  // signing in leaves the page and returns without the hash
     const before = sessionStorage.getItem("medprobe-signing-in");
     sessionStorage.removeItem("medprobe-signing-in");
     if (before && location.hash.length <= 2) history.replaceState(null, "", full(before));
@@ -79,7 +79,7 @@ window.medprobe = (() => {
     document.addEventListener("click", (event) => {
       if (event.target.closest("#mp-sign-in")) sessionStorage.setItem("medprobe-signing-in", location.hash);
     }, true);
-    document.addEventListener("keydown", (event) => {  // Gradio opens a choice that Tab has just left
+    document.addEventListener("keydown", (event) => {  // Gradio would open a dropdown that Tab has just left
       if (event.key === "Tab" && event.target.matches("#mp-submit input[role=combobox]")) event.stopPropagation();
     }, true);
     document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); focusPanel(); });
@@ -93,12 +93,12 @@ window.medprobe = (() => {
     });
     show();
   }
-  // What a reply draws may replace or move what is under the pointer: it waits until the pointer is released, or the click would be lost.
+  // Drawing a reply may replace or move the element under the pointer. Wait until the pointer is released, or the click would be lost.
   let released = Promise.resolve();
   addEventListener("pointerdown", () => {
     released = new Promise((done) => ["pointerup", "pointercancel", "blur"].forEach((end) => addEventListener(end, () => setTimeout(done), { once: true })));
   }, true);
-  // What a page asks the server for (serving.py): server("compare").page(request) gives { ok } or { error }.
+  // Requests to the server (serving.py): server("compare").page(request) returns { ok } or { error }.
   const server = (page) => new Proxy({}, {
     get: (_, name) => async (request) => {
       const answer = await fetch("board/" + page + "/" + name, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });

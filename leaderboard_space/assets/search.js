@@ -1,4 +1,4 @@
-// The one search of the first screen, whose hits are links. `/` leads there from any page.
+// The search on the first screen; its hits are links. The key `/` focuses it from any page.
 function medprobeSearch(element) {
 const server = medprobe.server("overview"), box = element.querySelector(".mp-search");
 const field = box.querySelector("input"), list = box.querySelector("ul"), said = box.querySelector(".hear");

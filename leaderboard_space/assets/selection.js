@@ -1,7 +1,7 @@
-// The choice of questions beside a benchmark's table: chips of what is chosen, and the facets with the branches below their labels, all of
-// checkboxes with one search. A choice is a path [facet, label, ...]; the paths of a facet are united, those of different facets
-// intersected. `chosen(branches)` is called for every new selection; `show` says what is selected now, how many questions each path has
-// within what is chosen of other facets (counts: facet -> in the order of the tree), and the address of these questions.
+// The selection of questions beside a benchmark's table: chips for what is selected, and a searchable tree of checkboxes with all facets,
+// their labels and branches. A selected path is [facet, label, ...]; paths of one facet are united, those of different facets intersected.
+// `chosen(branches)` is called for every new selection. `show` sets the current selection, the number of questions of each path given the
+// selection in the other facets (counts: facet -> numbers in the order of the tree), and the address of the selected questions.
 const SEPARATOR = " > ";
 const keyOf = (path) => JSON.stringify(path);
 function makeNode(tag, className, text) {
@@ -14,7 +14,7 @@ function medprobeSelection(root, chosen) {
 const side = root.querySelector(".side"), open = new Set(), opened = new Map(), MOST = 400, FEW_MISSING = 3;
 let roots = [], byKey = new Map(), branches = [], counts = {}, query = "", loaded = null;
 
-function load(facets, key) {  // what is open stays open, in news of the set and in another set
+function load(facets, key) {  // open branches stay open when the set changes, or another one is shown
   [loaded, byKey] = [key, new Map()];
   let order = 0;
   const grow = (nodes, path, parent) => nodes.map(([source, count, children, shown]) => {
@@ -34,7 +34,7 @@ function show(selected, within, total, cases) {
   draw();
 }
 const countOf = (node) => counts[node.path[0]]?.[node.order] ?? node.count;
-function choose(selected) {  // at once, so that the next click adds to it
+function choose(selected) {  // update at once, so that the next click adds to this selection
   branches = selected;
   chosen(selected);
 }
@@ -47,13 +47,13 @@ function toggle(node) {
   let selected = branches.filter((branch) => !isUnder(branch, node.path));
   if (stateOf(node) !== "all") {
     selected.push(node.path);
-    for (let up = node.parent; up; up = up.parent) {  // all of a branch's branches are the branch itself
+    for (let up = node.parent; up; up = up.parent) {  // if all children are selected, select the parent instead
       const held = new Set(selected.map(keyOf));
       if (!up.children.every((child) => held.has(keyOf(child.path)))) break;
       selected = [...selected.filter((branch) => !isUnder(branch, up.path)), up.path];
     }
   } else {
-    for (let here = node; here.parent; here = here.parent) {  // a ticked branch above becomes its other branches
+    for (let here = node; here.parent; here = here.parent) {  // replace a selected ancestor by its other descendants
       const above = branches.find((branch) => isUnder(here.parent.path, branch));
       if (!above) break;
       selected = selected.filter((branch) => keyOf(branch) !== keyOf(above));
@@ -62,13 +62,13 @@ function toggle(node) {
   }
   choose(selected);
 }
-function invert() {  // of every facet and branch level in which something is chosen, what was not
+function invert() {  // at every level with a selection, select the labels that were not selected
   const ticked = new Set(branches.map(keyOf)), levels = new Set(branches.map((path) => keyOf(path.slice(0, -1))));
   choose([...byKey].filter(([key, { path }]) => levels.has(keyOf(path.slice(0, -1))) && !ticked.has(key)).map(([, { path }]) => path));
 }
 const narrow = matchMedia("(max-width: 1100px)");
 narrow.addEventListener("change", () => side.querySelector(".filter")?.toggleAttribute("open", !narrow.matches));
-function drawFrame() {  // all but the labels, of which there may be thousands: these are made where they are looked at
+function drawFrame() {  // without the labels: there may be thousands, so they are drawn when their facet is opened
   const before = side.querySelector(".filter");
   side.hidden = !roots.length;
   root.classList.toggle("no-side", !roots.length);
@@ -138,17 +138,17 @@ function row(node, level, unfolds) {
   line.append(label);
   return line;
 }
-function near(wanted) {  // labels that begin as some word of it does
+function near(wanted) {  // labels that start like one of its words
   const starts = wanted.split(/\s+/).filter((word) => word.length > 2).map((word) => word.slice(0, 3));
   const labels = [...byKey.values()].map((node) => node.label).filter((label) => label.toLowerCase().split(/\s+/).some((word) => starts.some((start) => word.startsWith(start))));
   return labels.length ? " Near: " + [...new Set(labels)].slice(0, 5).join(", ") + "." : "";
 }
-function nameOf(path) {  // how a choice is shown: a label with its facet, a branch with the labels above it
+function nameOf(path) {  // display name of a path: a label with its facet, a branch with its ancestors
   const shown = path.slice(1).map((label, at) => byKey.get(keyOf(path.slice(0, at + 2)))?.label || label);
   return shown.length > 1 ? shown.join(" › ") : rootOf(path).label + ": " + shown;
 }
 const rootOf = (path) => roots.find((one) => one.facet === path[0]) || { label: path[0], nodes: [] };
-function chipsOf() {  // what is chosen in few words, [name, paths]: nearly all labels of a level are "all but" those that are not
+function chipsOf() {  // the selection in few words, as [name, paths]: "all but" if nearly all labels of a level are selected
   const named = [], levels = Map.groupBy(branches, (path) => keyOf(path.slice(0, -1)));
   for (const paths of levels.values()) {
     const above = paths[0].slice(0, -1), ticked = new Set(paths.map(keyOf));
@@ -164,7 +164,7 @@ function chipsOf() {  // what is chosen in few words, [name, paths]: nearly all 
 function drawChips(total, cases) {
   const chips = side.querySelector(".chips"), labels = roots.map(({ label }) => label.toLowerCase()).join(", "), named = chipsOf();
   const button = (className, text, act) => Object.assign(makeNode("button", className, text), { type: "button", onclick: act });
-  side.querySelector("summary").textContent = named.length  // a closed choice says what is chosen
+  side.querySelector("summary").textContent = named.length  // a closed panel states the selection
     ? named[0][0] + (named.length > 1 ? " and " + (named.length - 1) + " more" : "") : "Choose " + labels;
   chips.replaceChildren(...named.slice(0, 12).map(([name, paths]) => {
     const chip = button("chip", name + " ×", () => choose(branches.filter((other) => !paths.includes(other))));

@@ -1,6 +1,6 @@
-// What every table of the board can do: be sorted by a column, and be saved as a file. Stands before board.js and page.js.
-// A head with data-sort holds a button; the rows are sorted by data-v (a number in full; "" where there is none) or else by their text.
-// The first click shows the largest first (a text: A to Z), the second turns it round, the third gives the board's own order back.
+// Functions of every table of the board: sort by a column, and save as a file. Loaded before board.js and page.js.
+// A head with data-sort contains a button; rows are sorted by data-v (an unrounded number, "" if there is none) or else by their text.
+// The first click shows the largest first (a text: A to Z), the second reverses the order, the third restores the board's own order.
 function sortTable(table, name, direction) {
   const heads = [...table.tHead.rows[0].cells], at = heads.findIndex((head) => head.dataset.sort === name);
   table.bodies = table.bodies || [...table.tBodies].filter((body) => !("fixed" in body.dataset)).map((body) => [body, [...body.rows]]);
@@ -24,25 +24,25 @@ function sortTable(table, name, direction) {
   table.append(body);
   heads[at].setAttribute("aria-sort", direction);
 }
-function nextOrder(head) {  // what a click on a head asks for
+function nextOrder(head) {  // the order that a click on a head requests
   const isText = ![...head.closest("table").tBodies].some((body) => [...body.rows].some((row) => row.cells[head.cellIndex] && "v" in row.cells[head.cellIndex].dataset));
   const order = isText ? ["ascending", "descending", null] : ["descending", "ascending", null];
   return order[(order.indexOf(head.getAttribute("aria-sort")) + 1) % 3];
 }
-// The orders of tables as they stand in an address: sort=TABLE:a|d:COLUMN, one for each sorted table.
+// The orders of tables in an address: sort=TABLE:a|d:COLUMN, once for each sorted table.
 const readSorts = (given) => Object.fromEntries(given.getAll("sort").map((said) => said.match(/^(\w+):([ad]):([\s\S]*)$/)).filter(Boolean)
   .map(([, table, way, column]) => [table, [column, way === "a" ? "ascending" : "descending"]]));
 const writeSorts = (said, sorts) => {
   for (const [table, [column, direction]] of Object.entries(sorts)) said.append("sort", table + ":" + direction[0] + ":" + column);
 };
-const applySorts = (root, sorts) => {  // also back to the board's own order
+const applySorts = (root, sorts) => {  // may also restore the board's own order
   for (const table of root.querySelectorAll("table[data-table]")) {
     const wanted = sorts[table.dataset.table], head = table.querySelector("th[aria-sort]");
     if (wanted) sortTable(table, ...wanted);
     else if (head) sortTable(table, head.dataset.sort, null);
   }
 };
-function sortClicked(target, sorts) {  // whether the click was on a head; the order is noted in `sorts`
+function sortClicked(target, sorts) {  // returns whether the click was on a head; records the order in `sorts`
   const head = target.closest("th[data-sort]");
   if (!head || !target.closest("button.sorts")) return false;
   const table = head.closest("table"), direction = nextOrder(head);
@@ -53,8 +53,8 @@ function sortClicked(target, sorts) {  // whether the click was on a head; the o
   head.querySelector("button").focus();
   return true;
 }
-// ---- drawing an area anew without taking from readers what they opened, scrolled to or have the focus on
-// A disclosure is known by data-keep, a result's details by the table and the data-key of its row, a scrolled table by its data-table.
+// ---- redrawing an area while keeping open details, scroll positions and the focus
+// A disclosure is identified by data-keep, a result's details by the table and the data-key of their row, a scrolled table by data-table.
 const attribute = (name, value) => "[" + name + '="' + CSS.escape(value) + '"]';
 const rowAt = (row) => "table" + attribute("data-table", row.closest("table").dataset.table) + " tr" + attribute("data-key", row.dataset.key);
 const scrolled = (area) => [...area.querySelectorAll(".scroll > table[data-table]")].filter((table) => table.parentElement.scrollLeft);
@@ -68,7 +68,7 @@ function openRow(row, content) {  // show the details of a result under its row;
   row.querySelector(".more").setAttribute("aria-expanded", "true");
   return cell;
 }
-function redraw(area, html, sorts) {  // returns the rows whose details were open and are again: [row, cell] each
+function redraw(area, html, sorts) {  // returns [row, cell] for the rows whose details were open and are open again
   const had = area.contains(document.activeElement) ? document.activeElement : null;
   const focus = had && pathTo(had);
   const kept = new Map([...area.querySelectorAll("details[data-keep]")].map((one) => [one.dataset.keep, one.open]));
@@ -92,7 +92,7 @@ function redraw(area, html, sorts) {  // returns the rows whose details were ope
   if (target && target !== document.activeElement) target.focus({ preventScroll: true });
   return again;
 }
-function drawAround(area, field, fresh, twin) {  // all of `area` anew but the field that is typed in: never out of the document, it keeps its text,
+function drawAround(area, field, fresh, twin) {  // redraw all of `area` except the field in use: it stays in the document and keeps its text,
   const steps = (node, top) => node === top ? [] : [...steps(node.parentNode, top), node];  // selection and composition
   const old = steps(field, area), now = steps(twin, fresh);
   if (old.length !== now.length) return false;
@@ -104,15 +104,15 @@ function drawAround(area, field, fresh, twin) {  // all of `area` anew but the f
   });
   const isOutdated = field.value === field.defaultValue && field.value !== twin.value;
   field.defaultValue = twin.value;
-  if (isOutdated) { field.value = twin.value; field.select(); }  // what is typed next replaces it
+  if (isOutdated) { field.value = twin.value; field.select(); }  // selected, so that typing replaces it
   return true;
 }
-function settle(area) {  // what was typed belongs to the view that is left: the next one may draw over it
+function settle(area) {  // typed text belongs to the previous view, so the next one may replace it
   const field = document.activeElement;
   if (area.contains(field) && field.matches("input[type=search]")) field.defaultValue = field.value;
 }
 const AROUND = "table[data-table], tr[data-key], th[data-sort], details[data-keep]";
-function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
+function pathTo(node) {  // how to find the focused element after redrawing, so that keyboard users keep their place
   if (node.matches("input[type=radio]")) return "input[type=radio]:checked";
   const isName = (name) => /^data-(table|key|sort|keep|name|act|of)$/.test(name) || (name === "value" && node.localName === "button");
   const steps = [node];
