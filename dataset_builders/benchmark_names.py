@@ -14,7 +14,9 @@ BENCHMARKS: tuple[str, ...] = (
     "halt-medvqa",
     "probmed-vqa-rad",
 )
-"""The official benchmarks. A custom set has its own name and the format of one of these."""
+"""The official benchmarks. A custom set has its own name and one of `FORMATS`."""
+FORMATS: tuple[str, ...] = (*BENCHMARKS, "vqa")
+"""The formats of datasets: those of the benchmarks, and `vqa` for any other set of questions."""
 
 
 def resolve_name(text: str, names: Iterable[str], label: str) -> str:
@@ -68,7 +70,7 @@ def parse_benchmarks(text: str) -> tuple[str, ...]:
     Raises:
         BadInput: the list is empty.
     """
-    official = {fold_name(name): name for name in BENCHMARKS}
+    official = {fold_name(name): name for name in FORMATS}
     selected = [official.get(fold_name(name), name) for part in text.split(",") if (name := part.strip())]
     if not selected:
         raise BadInput(f"benchmark {text!r}: name one, several with commas, or all. Official: {', '.join(BENCHMARKS)}.")

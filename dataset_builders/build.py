@@ -7,6 +7,7 @@ publishing (`publish.py`).
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import tempfile
@@ -14,15 +15,17 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from dataset_builders.benchmark_names import resolve_name
 from dataset_builders.benchmarks import (
-    BENCHMARKS,
+    FORMATS,
     RELEASED_FINGERPRINTS,
     load_benchmark_module,
     spec,
 )
+from dataset_builders.benchmarks.vqa.presets import PRESETS
 from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.card import Description
@@ -76,27 +79,40 @@ def build(
     allow_missing: bool = False,
     text_only: bool = False,
     eval_yaml: bool = False,
+    fields: str = "",
+    preset: str | None = None,
 ) -> BuildReport:
-    """Build a benchmark, or a custom set in its format.
+    """Build a benchmark, a custom set in its format, or (`vqa`) any set of visual questions.
 
     An existing dataset in `out` is replaced once the new one is complete.
 
     Args:
         benchmark: name of the benchmark or format.
-        name: name of a custom set; None for the benchmark itself.
-        source: folder with the authors' files; None draws phantoms.
+        name: name of a custom set; None for the benchmark itself, or the preset's name.
+        source: folder with the authors' files; None draws phantoms. Of `vqa` a table, a folder of
+            tables or ORG/NAME on the Hub [the preset's repository].
         images: folders with images, or URL templates with {pmcid}, {file_name} ... for downloading
             missing ones.
         out: the folder to write; default data/<name>.
         allow_missing: build the complete cases if images are missing.
         text_only: build without images.
         eval_yaml: add the Hub's tasks and the copy of the images that they need.
+        fields: `vqa` only: the meaning of the columns (`vqa/fields.py`).
+        preset: `vqa` only: a known set (`vqa/presets.py`).
 
     Raises:
         BadInput: anything that the user can fix; nothing is written then.
     """
-    family = resolve_name(benchmark, BENCHMARKS, "benchmark")
+    family = resolve_name(benchmark, FORMATS, "benchmark")
+    any_source = spec(family).any_source
+    if (fields or preset) and not any_source:
+        raise BadInput(f"--map, --preset: {family} has a layout of its own. Use them with `build vqa`.")
+    if preset is not None:
+        preset = resolve_name(preset, PRESETS, "--preset")
+        source, name = source or PRESETS[preset].source or None, name or preset
     name = name or family
+    if name in FORMATS and (name != family or (any_source and source is not None)):
+        raise BadInput(f"--as {name}: is the name of a benchmark. Give this set a name of its own with --as.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(
             f"--as {name!r}: a name has letters, digits, '-', '_' and '.', and begins with a letter or digit."
@@ -111,9 +127,21 @@ def build(
             from dataset_builders.phantom_sources import write_sources
 
             write_sources(family, folder)
+        elif any_source:
+            folder = Path(source).parent if Path(source).is_file() else Path(source)
         else:
             folder = check_source_folder(Path(source))
-        content = _read_source(family, folder, images, target, text_only)
+        reader = load_benchmark_module(family, "reader")
+        read = functools.partial(reader.read, folder)
+        if any_source:
+            spool_folder = next(parent for parent in target.absolute().parents if parent.is_dir())
+            read = functools.partial(
+                reader.read, source or folder, fields=fields, preset=preset, spool_folder=spool_folder
+            )
+
+        # Only a given folder is searched for images, not the one that a table happens to be in.
+        is_folder = source is None or Path(source).is_dir()
+        content = _read_source(reader, read, folder, [folder] if is_folder else [], images, target, text_only)
         _check_file_names(content)
         phantom = is_phantom_source(folder)
         if phantom:
@@ -134,15 +162,17 @@ def build(
         partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
         if is_custom:
             _check_group_splits(content)
-            content.patients = read_about(folder, read_source_manifest(folder))
+            content.patients = (content.patients or {}) | read_about(folder, read_source_manifest(folder))
             validated = read_source_manifest(folder).get("validated")
             content.validated = validated if isinstance(validated, bool) else None
             notes = read_source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
 
             # Sources written by `medprobe curate` have keyed ids already; hashing twice would
-            # change them.
-            if read_source_manifest(folder).get("ids") != KEYED_IDS:
+            # change them. Other sets of `any_source` keep their ids unless they name patients, so
+            # that everybody who builds a public set gets the same fingerprint.
+            is_named = any(image.group for case in content.all_cases() for image in case.images)
+            if read_source_manifest(folder).get("ids") != KEYED_IDS and (is_named or not any_source):
                 content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
             _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
@@ -165,12 +195,17 @@ def build(
 
 
 def _read_source(
-    family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool
+    reader: ModuleType,
+    read: Callable[[ImageFolders | None], SourceContent],
+    folder: Path,
+    own_folders: Sequence[Path],
+    images: Sequence[str | Path],
+    target: Path,
+    text_only: bool,
 ) -> SourceContent:
     """Read the source with the format's reader, downloading missing images if templates
     are given.
     """
-    builder = load_benchmark_module(family, "reader")
     addresses = [str(source) for source in images if is_url_template(str(source))]
     local_folders = [Path(source) for source in images if not is_url_template(str(source))]
     if text_only and images:
@@ -178,15 +213,15 @@ def _read_source(
 
     # Downloads are kept beside the target, since the target itself is replaced by every build.
     cache = target.with_name(f"{target.name}-images")
-    folders = [*local_folders, folder, *([cache] if addresses and cache.is_dir() else [])]
-    content: SourceContent = builder.read(folder, None if text_only else ImageFolders(folders))
+    folders = [*local_folders, *own_folders, *([cache] if addresses and cache.is_dir() else [])]
+    content = read(None if text_only else ImageFolders(folders))
     if addresses and find_missing_images(content):
-        if not hasattr(builder, "download_fields"):
-            raise BadInput(f"--images {addresses[0]}: images of {family} cannot be downloaded; give folders.")
-        failed = download_missing(addresses, builder.download_fields(folder), find_missing_images(content), cache)
+        if not hasattr(reader, "download_fields"):
+            raise BadInput(f"--images {addresses[0]}: images of this format cannot be downloaded; give folders.")
+        failed = download_missing(addresses, reader.download_fields(folder), find_missing_images(content), cache)
 
         # Read again, now with the downloaded images in the index.
-        content = builder.read(folder, ImageFolders([*folders, cache]))
+        content = read(ImageFolders([*folders, cache]))
         if failed:
             image, why = next(iter(failed.items()))
             content.notes.append(

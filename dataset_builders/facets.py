@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dataset_builders.benchmark_names import fold_name, resolve_name
-from dataset_builders.benchmarks import BENCHMARKS, spec
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, free_facets
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def question_labels(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
     questions.
     """
     labels_by_facet = {}
-    for facet in dict.fromkeys([*(facet for benchmark in BENCHMARKS for facet in spec(benchmark).facets), "keyword"]):
+    declared = dict.fromkeys([*(facet for facets in FACETS_BY_BENCHMARK.values() for facet in facets), "keyword"])
+    for facet in (*declared, *free_facets(questions.columns)):
         name = "categories" if facet == "category" else facet
         if name not in questions.columns or not questions[name].notna().any():
             continue

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK, RELEASED_FINGERPRINTS, spec
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, FORMATS, RELEASED_FINGERPRINTS, free_facets, spec
 from dataset_builders.schema import Case, Question
 
 FINGERPRINT_PREFIX = "v1-"
@@ -29,7 +29,7 @@ SCORED_COLUMNS = tuple(
         (
             *("case_id", "image_id", "group", "more_image_ids"),
             *("aspect", "adversarial", "pair_id", "image_type", "scenario", "task"),
-            *(name for benchmark in BENCHMARKS for name in spec(benchmark).scored),
+            *(name for benchmark in FORMATS for name in spec(benchmark).scored),
         )
     )
 )
@@ -78,8 +78,11 @@ def digest_prompts(questions: pd.DataFrame) -> str:
 
 
 def digest_facets(questions: pd.DataFrame) -> str:
-    """Digest the labels by which scores are broken down (`FACET_COLUMNS`), question by question."""
-    return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, ("question_id", *FACET_COLUMNS)))
+    """Digest the labels by which scores are broken down (`FACET_COLUMNS` and the set's own facets),
+    question by question.
+    """
+    names = ("question_id", *FACET_COLUMNS, *free_facets(questions.columns))
+    return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, names))
 
 
 def fingerprint_cases(cases: Iterable[Case]) -> str:

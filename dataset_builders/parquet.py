@@ -30,6 +30,7 @@ from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.images.picture import encode_data_uri, make_picture
 from dataset_builders.schema import (
     LETTERS,
+    TEXT,
     Case,
     CaseImage,
     ColumnType,
@@ -183,7 +184,8 @@ def used_columns(family: str, content: SourceContent) -> dict[str, ColumnType]:
         Those columns for which some question has a value, plus `image` and `answer`, which may be
             empty.
     """
-    declared = question_columns(family)
+    own_facets = {name: TEXT.described("label of the question in its source") for name in content.facets}
+    declared = question_columns(family) | own_facets
     filled = {"image", "answer"}
     for case in content.all_cases(include_extra=True):
         for question in case.questions:

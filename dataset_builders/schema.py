@@ -214,6 +214,10 @@ class SourceContent:
     """Custom sets only: de-identification, approval, consent, licence and terms, each as text."""
     validated: bool | None = None
     """Custom sets only: whether a person has checked any question; None if unknown."""
+    facets: tuple[str, ...] = ()
+    """Labels of the set's own, in `Question.extra`."""
+    citation: str = ""
+    """BibTeX entry of a known set; empty for others."""
 
     def all_cases(self, *, include_extra: bool = False) -> Iterator[Case]:
         """Iterate over the cases of all splits, optionally with those of the further configs."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,7 @@ def read_text(path: Path) -> str:
     if not data.strip():
         raise BadInput(f"{path}: the file is empty. Get it again from the benchmark's authors.")
 
-    # UTF-16 is recognised by its byte order mark only; "utf-8-sig" also drops the mark of UTF-8.
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    encoding = _detect_encoding(path)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -88,6 +87,12 @@ def read_text(path: Path) -> str:
             f"{path}, line {line}, byte {error.start}: not {encoding.removesuffix('-sig').upper()} text. "
             f"Save the file as UTF-8 (from a Western Windows: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix})."
         ) from None
+
+
+def _detect_encoding(path: Path) -> str:
+    # UTF-16 is recognised by its byte order mark only; "utf-8-sig" also drops the mark of UTF-8.
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
 def read_json(path: Path) -> Any:
@@ -150,22 +155,36 @@ def read_json_records(path: Path) -> list[Any]:
             raise BadInput(f"{path}: contains {_describe_type(document)}; expected a list of questions.")
         return document
 
-    records = []
-    # Not splitlines(): texts may contain other line separators, such as U+2028.
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            try:
-                records.append(
-                    json.loads(
+    return list(iter_json_lines(path))
+
+
+def iter_json_lines(path: Path) -> Iterator[Any]:
+    """Read the records of a JSONL file one by one.
+
+    Args:
+        path: the file, in UTF-8.
+
+    Raises:
+        BadInput: a line is not valid JSON; names it.
+    """
+    number = 0
+    try:
+        # Only \n ends a line: texts may contain other separators, such as U+2028.
+        with path.open(encoding=_detect_encoding(path), newline="\n") as lines:
+            for line in lines:
+                number += 1
+                if line.strip():
+                    yield json.loads(
                         line,
                         object_pairs_hook=_unique_keys_hook(path),
                         parse_constant=_reject_constant,
                     )
-                )
-            except json.JSONDecodeError as error:
-                raise BadInput(f"{path}, line {number}: not valid JSON ({error.msg}). Is the file complete?") from None
-
-    return records
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{path}, line {number}: not valid JSON ({error.msg}). Is the file complete?") from None
+    except UnicodeDecodeError:
+        number = 0
+    if not number:
+        read_text(path)  # raises the error of an empty file, or of one that is not text
 
 
 def _unique_keys_hook(path: Path) -> Any:
@@ -202,7 +221,7 @@ class SourceEntry:
     Problems are added to `problems` and make `ok` False.
     """
 
-    def __init__(self, value: Any, file: str, name: str | int, problems: Problems) -> None:
+    def __init__(self, value: Any, file: str, name: str | int | None, problems: Problems) -> None:
         self.file, self.name, self.problems = file, name, problems
         self.ok = isinstance(value, dict)
         self.value: dict[str, Any] = value if self.ok else {}

@@ -6,17 +6,17 @@ chat template (`models/local/transformers_vlm.py`), reading a response (`derive/
 
 from __future__ import annotations
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.prompt import Prompt
 
 PROMPTS: dict[tuple[str, str], Prompt] = {
-    (name, prompt.name): prompt for name in BENCHMARKS for prompt in eval_spec(name).prompts
+    (name, prompt.name): prompt for name in FORMATS for prompt in eval_spec(name).prompts
 }
 """(benchmark, name) -> template."""
 
-DEFAULT_PROMPT: dict[str, str] = {name: eval_spec(name).default_prompts["mc"] for name in BENCHMARKS}
+DEFAULT_PROMPT: dict[str, str] = {name: eval_spec(name).default_prompts["mc"] for name in FORMATS}
 """Benchmark -> its template for the method `mc`."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError, validate_call
 
-from dataset_builders.benchmark_names import BENCHMARKS, resolve_name
+from dataset_builders.benchmark_names import FORMATS, resolve_name
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import parse_facets
 from dataset_builders.lexical_tree import check_facet_conflicts, resolve_branch
@@ -188,7 +188,7 @@ def _tool_query(
 
 def _find_section(board: Board, benchmark: str, question_set: str) -> Section:
     """Find a question set. Raises BadInput if it is not on the board."""
-    family = resolve_name(benchmark, BENCHMARKS, "benchmark")
+    family = resolve_name(benchmark, FORMATS, "benchmark")
     section = board.snapshot.section(family, question_set or None)
     if section is None and not question_set:
         raise BadInput(f"benchmark {family!r}: this board has no results for it.")

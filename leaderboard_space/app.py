@@ -24,7 +24,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.store.hidden_test import HiddenTest
@@ -76,7 +76,7 @@ def build_app(
     service = Service(board)
     front = OverviewPages(service)
     functions: dict[str, JsonHandler] = {"overview/search": front.search, "about/page": lambda request: frame.about()}
-    for family in BENCHMARKS:
+    for family in FORMATS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
     pages: dict[str, tuple[JsonHandler, JsonHandler]] = {

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import FORMATS, facets_of
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
@@ -114,7 +114,7 @@ def model_entries(board: Board, name: str) -> list[tuple[Section, Entry]]:
     identity = canonical_name(name)
     return [
         (section, entry)
-        for family in BENCHMARKS
+        for family in FORMATS
         for section in board.snapshot.sections.get(family, [])
         for entry in section.entries
         if canonical_name(entry.result.model.name) == identity
@@ -187,7 +187,8 @@ def facet_ends(line: Line) -> list[Ends]:
     They are compared by the line's metric or, if it is unknown there, by the first known metric.
     """
     family, ends = line.section.family, []
-    for facet in sorted(FACETS_BY_BENCHMARK.get(family, ()), key=lambda facet: facet != board_spec(family).first_facet):
+    columns = line.outcomes.questions.columns if line.outcomes is not None else ()
+    for facet in sorted(facets_of(family, columns), key=lambda facet: facet != board_spec(family).first_facet):
         metrics = dict.fromkeys((line.metric, *section_metrics(line.section, line.outcomes)))
         for metric in (name for name in metrics if not gives_away(family, name, (facet,))):
             scores = facet_scores(line, facet, metric) if metric_info(metric).unit == "percent" else {}

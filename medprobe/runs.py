@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import facets_of
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra, require
 from dataset_builders.schema import LETTERS
@@ -286,7 +286,7 @@ def answer_table(side: Side) -> pd.DataFrame:
     for name in READING_COLUMNS:
         table[name] = _letters(readings[name]) if name == "choice" else readings[name].astype("str")
     table["correct"] = pd.array(correct, dtype="boolean")
-    for facet in FACETS_BY_BENCHMARK[family]:
+    for facet in facets_of(family, asked_questions.columns):
         column = "categories" if facet == "category" else facet
         if column in asked_questions.columns:
             table[facet] = asked_questions[column]

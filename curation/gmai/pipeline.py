@@ -47,7 +47,7 @@ from curation.images.file_names import name_list_path, write_private_csv
 from curation.readers.consistency import count_skip_reasons, refuse_contradictions
 from curation.review.page import read_decisions
 from curation.writing.asking import AskSettings, Writer
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
@@ -236,7 +236,7 @@ def _check_name(out: Path) -> None:
         raise BadInput(
             f"--out {out}: the folder's name is the benchmark's name: use letters, digits, '-', '_' and '.'."
         )
-    if out.name in BENCHMARKS or "mmbench" in out.name.lower():
+    if out.name in FORMATS or "mmbench" in out.name.lower():
         raise BadInput(
             f"--out {out}: {out.name!r} is reserved: it is the name of a published benchmark, "
             "or contains 'mmbench', for which VLMEvalKit rotates the options. Choose another."

@@ -7,9 +7,11 @@ same name in `eval_harness` and `leaderboard_space` are then found automatically
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 
-from dataset_builders.benchmark_names import BENCHMARKS
+from dataset_builders.benchmark_names import BENCHMARKS as BENCHMARKS
+from dataset_builders.benchmark_names import FORMATS
 from dataset_builders.benchmarks.spec import DatasetSpec, load_spec, module_name
 from dataset_builders.schema import COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, ColumnType
 
@@ -23,8 +25,8 @@ def spec(name: str) -> DatasetSpec:
     Raises:
         KeyError: the name is unknown.
     """
-    if name not in BENCHMARKS:
-        raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
+    if name not in FORMATS:
+        raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(FORMATS)}")
     return load_spec(__name__, name, DatasetSpec)
 
 
@@ -38,13 +40,13 @@ def load_benchmark_module(name: str, module: str) -> ModuleType:
     return importlib.import_module(f"{module_name(__name__, name)}.{module}")
 
 
-FACETS_BY_BENCHMARK: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}
-"""Benchmark -> `DatasetSpec.facets`."""
+FACETS_BY_BENCHMARK: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in FORMATS}
+"""Format -> `DatasetSpec.facets`; see `facets_of`."""
 
-DEFAULT_SPLITS: dict[str, str] = {name: spec(name).default_split for name in BENCHMARKS}
+DEFAULT_SPLITS: dict[str, str] = {name: spec(name).default_split for name in FORMATS}
 
 RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
-    (name, split): mark for name in BENCHMARKS for split, mark in spec(name).released.items()
+    (name, split): mark for name in FORMATS for split, mark in spec(name).released.items()
 }
 """(benchmark, split) -> fingerprint of the complete released set."""
 
@@ -55,3 +57,21 @@ def question_columns(name: str) -> dict[str, ColumnType]:
     A repository has those with values (`parquet.used_columns`).
     """
     return {**COMMON_COLUMNS, **spec(name).columns, **EXTRA_IMAGE_COLUMNS}
+
+
+DECLARED_COLUMNS = frozenset(name for family in FORMATS for name in question_columns(family))
+
+
+def free_facets(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns that no benchmark declares: each is a facet of its own set."""
+    return tuple(name for name in columns if name not in DECLARED_COLUMNS)
+
+
+def facets_of(family: str, columns: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the facets of a set: those of its format, and its own.
+
+    Args:
+        family: the format.
+        columns: columns of the set's questions.
+    """
+    return (*FACETS_BY_BENCHMARK.get(family, ()), *free_facets(columns))

@@ -49,7 +49,8 @@ class DatasetSpec:
     `tasks`: metric -> whether a question belongs to those whose plain accuracy is the metric;
     eval.yaml offers them to the Hub (`eval_yaml.py`). `not_in_results`: columns with texts about
     the images that runs never read, so runs and stores omit them. `configs`: further config of the
-    reader -> what one of its rows is. `get_images`: advice for users who lack images.
+    reader -> what one of its rows is. `get_images`: advice for users who lack images. `any_source`:
+    the reader takes any table or Hub repository, and the meaning of its columns (`vqa/reader.py`).
 
     The package also has `reader.py` with `read(source, images) -> SourceContent` (and
     `download_fields(source)` if images can be downloaded), and `phantoms.py` with `write(folder)`.
@@ -66,6 +67,7 @@ class DatasetSpec:
     not_in_results: tuple[str, ...] = ()
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that contain them with --images (may be repeated)."
+    any_source: bool = False
 
 
 def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:

@@ -32,6 +32,10 @@ ORIGIN_TEXTS = {
         "**This is a custom set in the format of a benchmark**, and contains nothing from that benchmark. Scores on it are not "
         "comparable with published ones."
     ),
+    "converted": (
+        "**This set was made elsewhere and converted by medprobe.** Its questions, options and keys are those of its "
+        "source; open questions are left out. Compare scores only between runs on this dataset."
+    ),
     "custom": (
         "**This is not the complete official benchmark** (a sample, a part of it, or a custom benchmark in "
         "the same format). Scores on it are not comparable with published ones."
@@ -68,14 +72,14 @@ class Description:
     def kind(self) -> str:
         """Key of the sentence in `ORIGIN_TEXTS`."""
         if self.origin == "custom" and self.name != self.family:
-            return "own"
+            return "converted" if spec(self.family).any_source else "own"
         return "part" if self.partial and self.origin == "official" else self.origin
 
     @property
     def card(self) -> CardText:
         """Texts of the card; for a custom set, those that apply to its format."""
         card = spec(self.family).card
-        if self.kind == "own":
+        if self.kind in ("own", "converted"):
             return replace(card, limits=CUSTOM_LIMITS, licence=CUSTOM_LICENCE)
         return replace(card, summary=f"{card.summary} {card.origin_note}".strip())
 
@@ -150,10 +154,10 @@ def _render_body(
     columns: dict[str, dict[str, ColumnType]],
     written: dict[str, ConfigSizes],
 ) -> str:
-    card, is_own = description.card, description.kind == "own"
+    card, is_own = description.card, description.kind in ("own", "converted")
 
-    # Only the authors' own images have been public for years.
-    is_of_authors = description.kind not in ("own", "phantom")
+    # Only the images of benchmarks and known sets have been public for years.
+    is_of_authors = description.kind not in ("own", "converted", "phantom") or bool(content.citation)
     parts = [
         f"# {repository_title(description)}",
         card.summary,
@@ -172,9 +176,15 @@ def _render_body(
         f"## Limits\n\n{card.limits}\n\n**Contamination.** {PUBLIC_DATA_WARNING if is_of_authors else ''}{NO_TRAINING_NOTICE}",
         _patients_section(content),
         _licences_section(description),
-        f"## {f'The format is that of {card.title}' if is_own else 'Citation'}\n\n```bibtex\n{card.citation}\n```",
+        _citation_section(content.citation, card, is_own),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _citation_section(citation: str, card: CardText, is_own: bool) -> str:
+    """Render the citation of a known set, else that of the benchmark whose format the set has."""
+    heading = "Citation" if citation or not is_own else f"The format is that of {card.title}"
+    return f"## {heading}\n\n```bibtex\n{citation or card.citation}\n```" if citation or card.citation else ""
 
 
 def _usage_section(description: Description, written: dict[str, ConfigSizes]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from dataset_builders.benchmarks import BENCHMARKS, spec
+from dataset_builders.benchmarks import FORMATS, spec
 from dataset_builders.schema import TEXT, TEXTS, Case, ColumnType, SourceContent, text_columns
 
 TASK_CONFIG = "inspect"
@@ -100,7 +100,7 @@ def parse_task_metric(task_id: str, split: str) -> str | None:
         The metric; None for a task of another split or of an eval.yaml not written by medprobe.
     """
     metric = task_id.removeprefix(f"{split}_")
-    declared = {metric for name in BENCHMARKS for metric in spec(name).tasks}
+    declared = {metric for name in FORMATS for metric in spec(name).tasks}
     return metric if task_id == f"{split}_{metric}" and metric in declared else None
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
+from dataset_builders.benchmarks import FORMATS, question_columns, spec
 from dataset_builders.contents.data_files import (
     CARD_FILE,
     DATA_FILE,
@@ -320,7 +320,7 @@ def _open_checked(
     if not (
         all(isinstance(manifest.get(key), str) for key in ("name", "format", "origin"))
         and "partial" in manifest
-        and manifest["format"] in BENCHMARKS
+        and manifest["format"] in FORMATS
         and isinstance(manifest.get("splits"), dict)
     ):
         raise BadInput(f"{data}/manifest.json: is not a manifest of a dataset repository. {OPEN_REMEDY}")

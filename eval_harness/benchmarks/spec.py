@@ -49,7 +49,8 @@ class EvalSpec:
     Attributes:
         units: Builds the scoring units from graded answers.
         read_official: The reader of the paper's own code, defects included, for `--extraction
-            official`: it reproduces the paper's numbers (response, options, question type).
+            official`: it reproduces the paper's numbers (response, options, question type). None if
+            there is no such code.
         more_breakdowns: Breakdowns by something other than a facet (graded answers, whether the
             paper's reader read them).
         headline: The metric that the benchmark is ranked by everywhere, one of `metrics`.
@@ -66,7 +67,7 @@ class EvalSpec:
     """
 
     units: Callable[[Graded], pd.DataFrame]
-    read_official: Callable[[str, Sequence[str], str], Reading]
+    read_official: Callable[[str, Sequence[str], str], Reading] | None
     more_breakdowns: Callable[[Graded, bool], Breakdown] | None = None
     headline: str
     over_all: str | None = None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.records.result import MIN_INDEPENDENT_CASES, Nonresponse, Result, Score
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 
-HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in BENCHMARKS}
+HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in FORMATS}
 """Benchmark -> the metric that it is ranked by."""
 OVERALL_METRICS: dict[str, str] = {
     name: eval_spec(name).over_all or headline for name, headline in HEADLINE_METRICS.items()
@@ -56,7 +56,7 @@ _SHARES = {
 }
 
 METRICS: dict[str, MetricInfo] = {}
-for _name in BENCHMARKS:
+for _name in FORMATS:
     for _metric, _info in eval_spec(_name).metrics.items():
         # The first benchmark's description of a shared name stays.
         METRICS.setdefault(_metric, _info)

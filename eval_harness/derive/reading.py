@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.reader import Reading, read_choice
@@ -305,9 +305,9 @@ def read_responses(
     """
     if extraction not in ("ours", "official"):
         raise BadInput(f"--extraction {extraction}: unknown. Available: ours, official.")
-    if family not in BENCHMARKS:
-        raise BadInput(f"format {family!r}: unknown. Available: {', '.join(BENCHMARKS)}.")
-    official = eval_spec(family).read_official
+    if family not in FORMATS:
+        raise BadInput(f"format {family!r}: unknown. Available: {', '.join(FORMATS)}.")
+    official = official_reader(family) if extraction == "official" else None
     ids = questions["question_id"].astype(str)
     question_of = {
         question_id: (tuple(options), str(question_type))
@@ -346,7 +346,7 @@ def read_responses(
             if key not in cache:
                 cache[key] = (
                     official(response, options, question_type)
-                    if extraction == "official"
+                    if official is not None
                     else read_choice(response, options, question_type, finish_reason)
                 )
             readings.append(cache[key])
@@ -356,6 +356,14 @@ def read_responses(
     table["status"] = [reading.status for reading in readings]
     table["rule"] = [reading.rule for reading in readings]
     return table
+
+
+def official_reader(family: str) -> Callable[[str, Sequence[str], str], Reading]:
+    """Return the reader of a benchmark's authors. Raises BadInput if there is none."""
+    reader = eval_spec(family).read_official
+    if reader is None:
+        raise BadInput(f"--extraction official: {family} has no reader of its authors. Leave the option out.")
+    return reader
 
 
 def _is_scores(option_scores: object, n_options: int) -> bool:

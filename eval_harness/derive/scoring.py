@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import facets_of
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import HEADLINE_METRICS
@@ -84,7 +84,7 @@ def compute_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, 
     table = _all_units(graded)
     official = extraction == "official"
     scores = summarise_units(table, official)
-    parts = break_down_by_facet(table, FACETS_BY_BENCHMARK[family], official)
+    parts = break_down_by_facet(table, facets_of(family, questions.columns), official)
     if (extra_breakdowns := eval_spec(family).more_breakdowns) is not None:
         parts |= extra_breakdowns(graded, official)
     return Scored(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.benchmarks import question_columns
+from dataset_builders.benchmarks import free_facets, question_columns
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import FACET_COLUMNS, FINGERPRINT_COLUMNS
 from dataset_builders.hub.repository import open_repository
@@ -54,8 +54,8 @@ METADATA_COLUMNS = tuple(dict.fromkeys((*FINGERPRINT_COLUMNS, *FACET_COLUMNS)))
 
 
 def question_metadata(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the `METADATA_COLUMNS` of a question as JSON values."""
-    return {name: _to_json_value(row.get(name)) for name in METADATA_COLUMNS}
+    """Return the `METADATA_COLUMNS` and own facets of a question as JSON values."""
+    return {name: _to_json_value(row.get(name)) for name in (*METADATA_COLUMNS, *free_facets(row))}
 
 
 def decode_question(family: str, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import TaskState, generate
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.images.picture import encode_data_uri
 from eval_harness.answer_files.inspect_log import parse_output
 from eval_harness.benchmarks import eval_spec
@@ -117,7 +117,7 @@ def _make_scorer(family: str) -> Callable[..., Scorer]:
     return medprobe_reader
 
 
-SCORERS = {family: _make_scorer(family) for family in BENCHMARKS}
+SCORERS = {family: _make_scorer(family) for family in FORMATS}
 """Benchmark -> its scorer, with its metrics."""
 
 
@@ -202,4 +202,4 @@ def _make_task(benchmark: str) -> Callable[..., Task]:
     return task(_claim_for_package(make), name=benchmark)
 
 
-INSPECT_TASKS = {benchmark: _make_task(benchmark) for benchmark in BENCHMARKS}
+INSPECT_TASKS = {benchmark: _make_task(benchmark) for benchmark in FORMATS}

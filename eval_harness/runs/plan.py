@@ -23,6 +23,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.prompt import Prompt
+from eval_harness.derive.reading import official_reader
 from eval_harness.models.interface import BACKEND_OPTIONS, DEFAULT_REASONING_TOKENS, Backend, Settings, json_description
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import get_prompt
@@ -115,6 +116,8 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
     selection = select_questions(
         config.benchmark, config.data, config.split, config.branches, config.limit, config.facets, config.revision
     )
+    if config.extraction == "official":
+        official_reader(selection.repository.family)  # raises if there is none
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):
         raise BadInput("--permute: the prompt shows no options, so their order cannot matter. Omit it.")

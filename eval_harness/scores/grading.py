@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, facets_of
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
 from eval_harness.scores.nonresponse import (
@@ -170,7 +170,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             for name in (
                 "question_id",
                 "case_id",
-                *(_source(facet) for facet in FACETS_BY_BENCHMARK[family]),
+                *(_source(facet) for facet in facets_of(family, frame.columns)),
             )
             if name in frame.columns
         },
@@ -339,7 +339,7 @@ def make_units(
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
         "case_id": graded.columns["case_id"][rows],
     }
-    for facet in FACETS_BY_BENCHMARK[graded.family]:
+    for facet in facets_of(graded.family, graded.questions.columns):
         if facets is not None and facet in facets:
             column = np.empty(len(rows), dtype=object)
             column[:] = facets[facet]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.benchmarks.spec import load_spec, module_name
 from leaderboard_space.benchmarks.spec import BoardSpec
@@ -12,7 +12,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 
 def board_spec(name: str) -> BoardSpec:
     """Load the board's declarations of a benchmark; without a module, only its title."""
-    if name not in BENCHMARKS:
+    if name not in FORMATS:
         return BoardSpec(label=name)
     try:
         return load_spec(__name__, name, BoardSpec)
@@ -22,7 +22,7 @@ def board_spec(name: str) -> BoardSpec:
         return BoardSpec(label=dataset_spec(name).card.title)
 
 
-BENCHMARK_LABELS: dict[str, str] = {name: board_spec(name).label for name in BENCHMARKS}
+BENCHMARK_LABELS: dict[str, str] = {name: board_spec(name).label for name in FORMATS}
 """Benchmark -> display name."""
 
 
@@ -36,4 +36,4 @@ def branch_chains(name: str) -> tuple[tuple[str, ...], ...]:
     chains = board_spec(name).chains
     if chains is not None:
         return chains
-    return tuple((facet,) for facet in dataset_spec(name).facets) if name in BENCHMARKS else ()
+    return tuple((facet,) for facet in dataset_spec(name).facets) if name in FORMATS else ()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from dataset_builders.errors import BadInput
 from eval_harness.derive.run_files import RESULT_FILE
 from eval_harness.records.result import Result
@@ -163,7 +163,7 @@ class Board:
         known_sections = {
             (section.family, section.key, section.stamp): section for section in self.snapshot.all_sections
         }
-        sections: dict[str, list[Section]] = {family: [] for family in BENCHMARKS}
+        sections: dict[str, list[Section]] = {family: [] for family in FORMATS}
         for section in group_entries([*stored, *self._published], self.trusted.is_replaced):
             if section.family in sections:
                 section = replace(section, stamp=self._stamp(section))

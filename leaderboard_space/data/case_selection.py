@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import facets_of
 from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.derive.metrics import OVERALL_METRICS
@@ -111,7 +111,7 @@ def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
         (facet, label, number of cases), the largest first within a facet.
     """
     choices = []
-    for facet in FACETS_BY_BENCHMARK.get(outcomes.family, ()):
+    for facet in facets_of(outcomes.family, outcomes.questions.columns):
         values = {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
         if 1 < len(values) <= MAX_LABELS:
             sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}

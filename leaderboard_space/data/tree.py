@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmark_names import fold_name
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import facets_of
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import parse_facets
 from dataset_builders.lexical_tree import (
@@ -291,7 +291,7 @@ def build_tree(family: str, questions: pd.DataFrame) -> Tree:
     """Build the tree of a benchmark's questions (columns of `questions_text`)."""
     rows: dict[TreePath, IntArray] = {}
     facets = []
-    for facet in tree_facets(family):
+    for facet in tree_facets(family, questions.columns):
         chain = _facet_chain(family, facet)
         if branches := branch_positions(questions, chain):
             rows |= branches
@@ -299,15 +299,17 @@ def build_tree(family: str, questions: pd.DataFrame) -> Tree:
     return Tree(facets, rows, len(questions))
 
 
-def tree_facets(family: str) -> list[str]:
-    """List the facets of a benchmark, including those of its tree's leaves; the breakdown's default
+def tree_facets(family: str, columns: Iterable[str] = ()) -> list[str]:
+    """List the facets of a set, including those of its tree's leaves; the breakdown's default
     first.
+
+    Args:
+        family: The benchmark.
+        columns: Columns of the set's questions.
     """
     leaves = [facet for chain in branch_chains(family) for facet in chain]
     first_facet = board_spec(family).first_facet
-    return sorted(
-        dict.fromkeys((*FACETS_BY_BENCHMARK.get(family, ()), *leaves)), key=lambda facet: facet != first_facet
-    )
+    return sorted(dict.fromkeys((*facets_of(family, columns), *leaves)), key=lambda facet: facet != first_facet)
 
 
 def build_published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:

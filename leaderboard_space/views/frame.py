@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.html import text
 
@@ -50,7 +50,7 @@ def pages(initial_html: Mapping[str, str]) -> str:
         initial_html: Page -> HTML that it shows at first.
     """
     names = ("overview", "compare", "cases", "topic", "model", "about")
-    html_by_page = {family: _benchmark(family) for family in BENCHMARKS}
+    html_by_page = {family: _benchmark(family) for family in FORMATS}
     html_by_page |= {name: page(name, initial_html.get(name, READING)) for name in names}
     html_by_page["overview"] = SEARCH + html_by_page["overview"]
     return "".join(
@@ -87,7 +87,7 @@ def _read(names: tuple[str, ...]) -> str:
 def _navigation() -> str:
     """Draw the tabs as links, since every page has an address (`assets/router.js`)."""
     tabs = [("overview", "Overview", "#/overview")]
-    tabs += [(family, BENCHMARK_LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
+    tabs += [(family, BENCHMARK_LABELS[family], f"#/b/{family}") for family in FORMATS]
     tabs += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
     links = "".join(
         f'<a href="{address}" data-home="{address}" data-page="{name}">{text(label)}</a>'

@@ -7,19 +7,30 @@ from typing import Annotated, Literal
 
 import typer
 
-from dataset_builders.benchmark_names import BENCHMARKS, parse_benchmarks
+from dataset_builders.benchmark_names import FORMATS, parse_benchmarks
 
 app = typer.Typer()
 
 
 @app.command(short_help="Build a dataset repository.", rich_help_panel="Data")
 def build(
-    benchmark: Annotated[str, typer.Argument(help=f"{', '.join(BENCHMARKS)}, or all")],
+    benchmark: Annotated[str, typer.Argument(help=f"{', '.join(FORMATS)}, or all")],
     name: Annotated[str | None, typer.Option("--as", help="name of a custom benchmark in this format")] = None,
     source: Annotated[
-        Path | None,
-        typer.Option(help="folder with the authors' files (default: build synthetic phantoms)"),
+        str | None,
+        typer.Option(
+            help="folder with the authors' files (default: build synthetic phantoms); for vqa a table, a folder of tables "
+            "or ORG/NAME on the Hub"
+        ),
     ] = None,
+    fields: Annotated[
+        str,
+        typer.Option(
+            "--map",
+            help="vqa: columns of the source, e.g. question=Q,options=A;B;C,answer=key,image=file,case=patient,facets=organ;view",
+        ),
+    ] = "",
+    preset: Annotated[str | None, typer.Option(help="vqa: a known set (`medprobe list sets`)")] = None,
     images: Annotated[
         list[str] | None,
         typer.Option(help="folder to search for images, or a URL pattern to download them from (repeatable)"),
@@ -49,7 +60,7 @@ def build(
     from dataset_builders.errors import BadInput
 
     benchmarks = parse_benchmarks(benchmark)
-    if len(benchmarks) > 1 and (name or source or images):
+    if len(benchmarks) > 1 and (name or source or images or fields or preset):
         raise BadInput(
             f"build {benchmark}: cannot be combined with --as, --source or --images. Build the benchmarks one by one."
         )
@@ -65,6 +76,8 @@ def build(
             allow_missing=allow_missing,
             text_only=text_only,
             eval_yaml=eval_yaml,
+            fields=fields,
+            preset=preset,
         )
         typer.echo(str(report))
 

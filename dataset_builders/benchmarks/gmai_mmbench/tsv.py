@@ -41,12 +41,13 @@ class TsvRecord:
     end: int
 
 
-def read_tsv(file: Path) -> Iterator[TsvRecord]:
-    """Read a tab-separated file with a header. Quoted fields may contain tabs, line breaks and
+def read_tsv(file: Path, delimiter: str = "\t") -> Iterator[TsvRecord]:
+    """Read a table of text with a header. Quoted fields may contain delimiters, line breaks and
     doubled quotes.
 
     Args:
         file: the file.
+        delimiter: tab, or a comma for CSV.
 
     Yields:
         Its records.
@@ -55,7 +56,7 @@ def read_tsv(file: Path) -> Iterator[TsvRecord]:
         BadInput: the file is empty or not UTF-8, column names are missing or duplicate, a record
             has the wrong number of fields, or a quote is not closed.
     """
-    rows = _read_rows(file)
+    rows = _read_rows(file, 0, delimiter)
     header = [name.strip() for name in next(rows, (0, 0, 0, []))[3]]
     if not header:
         raise BadInput(f"{file}: the file is empty. Get it again from the benchmark's authors.")
@@ -72,7 +73,7 @@ def read_tsv(file: Path) -> Iterator[TsvRecord]:
             yield TsvRecord(dict(zip(header, values, strict=True)), line, start, end)
 
 
-def _read_rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]]]:
+def _read_rows(file: Path, start: int = 0, delimiter: str = "\t") -> Iterator[tuple[int, int, int, list[str]]]:
     """Yield (line number, first byte, end byte, fields) of each record from the byte `start` on."""
     with file.open("rb") as stream:
         stream.seek(start)
@@ -81,7 +82,7 @@ def _read_rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list
         lines = (
             line.decode("utf-8-sig" if stream.tell() == len(line) else "utf-8") for line in iter(stream.readline, b"")
         )
-        reader = csv.reader(lines, delimiter="\t", strict=True)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         while True:
             line, start_byte = reader.line_num + 1, stream.tell()
             try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import FORMATS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
@@ -154,7 +154,7 @@ def method_name(name: str) -> str:
 
 def metric_info(metric: str, family: str = "") -> MetricInfo:
     """Describe a metric of a benchmark; unknown metrics are described by their name alone."""
-    benchmark_metric = eval_spec(family).metrics.get(metric) if family in BENCHMARKS else None
+    benchmark_metric = eval_spec(family).metrics.get(metric) if family in FORMATS else None
     return (
         benchmark_metric
         or METRICS.get(metric)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dataset_builders import benchmarks
-from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLITS
+from dataset_builders.benchmarks import DEFAULT_SPLITS, FORMATS
 from dataset_builders.fingerprints import is_released_set
 from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
 from eval_harness.records.result import Result
@@ -160,7 +160,7 @@ def _section_key(entry: Entry, kind: str) -> str:
     default = fingerprint or ("published" if entry.result.kind == "published" else entry.key)
     questions = {"complete": "complete", "retired": f"retired-{fingerprint}"}.get(kind, default)
     # Custom sets share the format of a benchmark, so their key needs their name.
-    prefix = "" if benchmark.name in BENCHMARKS else f"{benchmark.name}."
+    prefix = "" if benchmark.name in FORMATS else f"{benchmark.name}."
     return f"{prefix}{benchmark.split}.{questions}"
 
 

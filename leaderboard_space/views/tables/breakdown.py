@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import facets_of
 from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
@@ -195,7 +195,7 @@ def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
     """
     if facet == METRICS_FACET:
         return benchmark_address(section, column)
-    if facet in FACETS_BY_BENCHMARK.get(section.family, ()) and entry.answers is not None:
+    if facet in facets_of(section.family, entry.result.breakdown) and entry.answers is not None:
         return address_of("cases", set=set_name(section), label=f"{facet}:{column}", model=entry.key)
     return benchmark_address(section, None, [(facet, column)])
 

@@ -1,0 +1,166 @@
+"""Read the options and the key of a question in the forms in which sources write them.
+
+A form is one for a whole set: "2" is an index or the text of an option, and only all answers
+together tell which.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dataset_builders.schema import LETTERS
+from dataset_builders.source_files import strip_option_letters
+
+Key = tuple[int, ...]
+_LIST_TEXT = re.compile(r"\s*[\[{(].*[\]})]\s*", re.DOTALL)
+_MARK = re.compile(r"(?:^|(?<=[\s;,|/]))[(\[]?([A-Z])(?:[).:\]]+|\s-)\s*")
+"""A letter before an option in a text of all options: `A:`, `(A)`, `A.`, `A -`."""
+_YES_NO = {"yes": 0, "no": 1, "true": 0, "false": 1}
+
+
+def parse_literal(cell: Any) -> Any:
+    """Return the list or object that a text spells in JSON or Python, else the cell itself."""
+    if not isinstance(cell, str) or not _LIST_TEXT.fullmatch(cell):
+        return cell
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return list(value) if isinstance(value, tuple) else value if isinstance(value, (list, dict)) else cell
+    return cell
+
+
+def is_empty(cell: Any) -> bool:
+    """Return True for a cell without a value: None, NaN, blank text, or an empty list or object."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell)) or not str(cell).strip() or cell in ([], {})
+
+
+def cell_text(cell: Any) -> str:
+    """Return a cell's text with single spaces, whole floats as integers (tables turn 2 to 2.0)."""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return " ".join(str(cell).split())
+
+
+def read_options(cells: Sequence[Any]) -> tuple[str, ...]:
+    """Read the options of a question.
+
+    Args:
+        cells: a cell for each option, or one cell with a list, an object (letter -> text), or a
+            text such as "A: glioma B: cyst".
+
+    Returns:
+        The options without their letters; empty if there are none.
+
+    Raises:
+        ValueError: an option is empty, there is only one or more than 26, two are equal, or a text
+            cannot be divided; the message says which.
+    """
+    values = list(cells)
+    if len(values) == 1:
+        cell = parse_literal(values[0])
+        if isinstance(cell, Mapping):
+            # Letters state an order of their own; Parquet fills absent ones with None.
+            names = sorted(cell) if all(name in LETTERS for name in cell) else list(cell)
+            gaps = [name for name in LETTERS[: len(names)] if name not in cell] if set(names) <= set(LETTERS) else []
+            values = [cell[name] for name in names] if not gaps else [None, *cell.values()]
+        else:
+            values = cell if isinstance(cell, list) else _divide(str(cell)) if not is_empty(cell) else []
+    while values and is_empty(values[-1]):
+        values.pop()
+    if any(map(is_empty, values)):
+        raise ValueError("an option before the last is empty")
+    options = strip_option_letters([cell_text(value) for value in values])
+    if len(options) == 1 or len(options) > len(LETTERS):
+        raise ValueError(f"has {len(options)} option{'s' * (len(options) > 1)}; a question has 2 to {len(LETTERS)}")
+    if equal := next((option for option in options if options.count(option) > 1), None):
+        raise ValueError(f"two options are {equal!r}")
+    return options
+
+
+def _divide(text: str) -> list[str]:
+    """Divide a text such as "A: glioma B: cyst" at its letters, or else at its line breaks."""
+    marks, used = list(_MARK.finditer(text.strip())), list[re.Match[str]]()
+    for mark in marks:
+        if mark[1] == LETTERS[len(used)]:
+            used.append(mark)
+    if len(used) < 2 or used[0].start():
+        return [line for line in text.split("\n") if line.strip()]
+    letters = [mark[1] for mark in marks if mark[1] <= used[-1][1]]
+    if len(letters) > len(used):
+        raise ValueError(
+            f"the options {text[:60]!r} can be divided in several ways (letter {max(letters, key=letters.count)})"
+        )
+    ends = [*(mark.start() for mark in used[1:]), None]
+    return [text.strip()[mark.end() : end] for mark, end in zip(used, ends, strict=True)]
+
+
+def read_yes_no(cell: Any) -> Key | None:
+    """Return the position of an answer in (yes, no); None if it is neither."""
+    position = _YES_NO.get(cell_text(cell).lower().rstrip("."))
+    return None if position is None else (position,)
+
+
+def _letters(cell: Any, options: Sequence[str]) -> list[int] | None:
+    words = [word for word in re.findall(r"\w+", str(cell)) if word != "and"]
+    # "AC" is two letters, "BAD" is a word.
+    if len(words) == 1 and words[0].isupper() and list(words[0]) == sorted(set(words[0])):
+        words = list(words[0])
+    return [LETTERS.find(word.upper()) if len(word) == 1 else -1 for word in words]
+
+
+def _numbers(first: int) -> Callable[[Any, Sequence[str]], list[int] | None]:
+    def read(cell: Any, options: Sequence[str]) -> list[int] | None:
+        words = re.split(r"[\s,;]+", cell_text(cell)) if not isinstance(cell, bool) else []
+        return [int(word) - first for word in words] if words and all(map(str.isdecimal, words)) else None
+
+    return read
+
+
+def _text(cell: Any, options: Sequence[str]) -> list[int] | None:
+    text = cell_text(cell)
+    # The exact text goes before one that differs in case.
+    for fold in (str, str.casefold):
+        positions = [at for at, option in enumerate(options) if fold(option) == fold(text)]
+        if len(positions) == 1:
+            return positions
+    return None
+
+
+FORMS: Mapping[str, Callable[[Any, Sequence[str]], list[int] | None]] = {
+    "letter": _letters,
+    "index": _numbers(0),
+    "number": _numbers(1),
+    "text": _text,
+}
+"""Form of an answer -> its reader: an option's letter, its index from 0, its number from 1, or its
+text.
+"""
+
+
+def read_key(form: str, cell: Any, options: Sequence[str]) -> Key | None:
+    """Read an answer in one form.
+
+    Args:
+        form: a key of `FORMS`.
+        cell: the answer; several right options are a list, or one text ("A,C").
+        options: the options.
+
+    Returns:
+        Sorted positions of the right options; None if it is no answer in this form.
+    """
+    cell = parse_literal(cell)
+    positions: list[int] = []
+    for part in cell if isinstance(cell, list) else [cell]:
+        read = FORMS[form](part, options)
+        if not read or not all(0 <= position < len(options) for position in read):
+            return None
+        positions += read
+    # An option that is named twice makes no sense of the answer.
+    return tuple(sorted(positions)) if len(set(positions)) == len(positions) > 0 else None

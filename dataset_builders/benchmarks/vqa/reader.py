@@ -1,0 +1,306 @@
+"""Read any set of visual questions with a key: rows of any table, in any of the usual forms.
+
+A set is whole or refused: an answer that is no option, equal options or a missing key are errors
+that name the row. Open questions are left out and counted.
+
+See also: columns (`fields.py`), rows (`rows.py`), options and answers (`keys.py`), images
+(`images.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dataset_builders.benchmarks.vqa.fields import COMMON_FACETS, Fields, parse_fields
+from dataset_builders.benchmarks.vqa.images import SetImages
+from dataset_builders.benchmarks.vqa.keys import (
+    FORMS,
+    Key,
+    cell_text,
+    is_empty,
+    parse_literal,
+    read_key,
+    read_options,
+    read_yes_no,
+)
+from dataset_builders.benchmarks.vqa.presets import PRESETS
+from dataset_builders.benchmarks.vqa.rows import SourceRow, read_rows
+from dataset_builders.errors import BadInput, Problems, clip
+from dataset_builders.images.lookup import ImageError, ImageFolders
+from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.source_files import OPTION_LETTER_MARK, SourceEntry, check_text
+
+SOURCE_REMEDY = "Correct the source, or name other columns with --map."
+FALLBACK_IMAGE_COLUMNS = ("image_path", "file_name")
+"""Columns of paths where a row has no image in the column of images."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A question before the form of the set's answers is known.
+
+    `keys`: form -> key, None if the answer is no option in this form; a yes/no question has one
+    key. No cell of the row is kept, since cells hold images.
+    """
+
+    place: str
+    split: str
+    question: Question
+    images: list[CaseImage | str]
+    keys: dict[str, Key | None]
+    answer: str
+    is_list: bool
+
+
+def read(
+    source: str | Path,
+    images: ImageFolders | None,
+    *,
+    fields: str = "",
+    preset: str | None = None,
+    spool_folder: Path,
+) -> SourceContent:
+    """Read a set.
+
+    Args:
+        source: a table, a folder of tables, or ORG/NAME on the Hub.
+        images: folders with images; None in a text-only build.
+        fields: the meaning of the columns, as the text of `--map`.
+        preset: a known set, whose fields hold where `fields` names none.
+        spool_folder: where embedded images wait on the disk.
+
+    Raises:
+        BadInput: lists all problems with their rows.
+    """
+    known_set = PRESETS.get(preset or "")
+    columns = parse_fields(fields, parse_fields(known_set.map if known_set else ""))
+    reader = _SetReader(columns, SetImages(images, spool_folder), known_set.licence if known_set else "unknown")
+    for row in read_rows(str(source), columns):
+        reader.add(row)
+    reader.check_columns(str(source))
+    form = reader.choose_form()
+    reader.problems.check(SOURCE_REMEDY)
+    if not reader.drafts:
+        raise BadInput(f"--source {source}: no question has options, or yes or no as its answer. {SOURCE_REMEDY}")
+    cases = reader.cases(form)
+    types = Counter(
+        question.question_type for splits in cases.values() for case in splits for question in case.questions
+    )
+    counts = {**reader.counts, **{f"{kind.replace('_', '/')} questions": number for kind, number in types.items()}}
+    return SourceContent(
+        cases=cases,
+        counts=[CountComparison(quantity, number) for quantity, number in counts.items()],
+        notes=[f"Each answer is the {form} of an option."] if form else [],
+        facets=tuple(name for name in columns.labels if name not in COMMON_FACETS),
+        patients={"license": known_set.licence, "deidentification": "by the authors of the set"} if known_set else None,
+        citation=known_set.citation if known_set else "",
+    )
+
+
+class _SetReader:
+    """Accumulates the questions of all rows."""
+
+    def __init__(self, fields: Fields, images: SetImages, licence: str) -> None:
+        self.fields, self.images, self.licence = fields, images, licence
+        self.problems, self.counts, self.columns = Problems(), Counter[str](), dict[str, None]()
+        self.drafts: list[_Draft] = []
+        self.answer_column, _, self.form = fields.answer[0].partition(":")
+
+    def add(self, row: SourceRow) -> None:
+        """Read a row; problems are recorded."""
+        cells, fields = row.cells, self.fields
+        self.counts["rows"] += 1
+        self.columns |= dict.fromkeys(cells)
+        for column, allowed in fields.allowed.items():
+            if cell_text({"split": row.split, **cells}.get(column)) not in allowed:
+                self.counts[f"left out: rows whose {column} is not {' or '.join(allowed)}"] += 1
+                return
+        place = f"{row.file}, row {row.number}"
+        entry = SourceEntry(dict(cells), place, None, self.problems)
+        answer = cells.get(self.answer_column)
+        try:
+            options = read_options([cells[name] for name in fields.options if name in cells])
+        except ValueError as error:
+            entry.add_problem(str(error))
+            return
+        is_list = isinstance(parse_literal(answer), list)
+        parts = parse_literal(answer) if is_list else [answer]
+        yes_no = read_yes_no(parts[0]) if not options and len(parts) == 1 else None
+        if is_empty(answer):
+            entry.add_problem(f"has no answer (column {self.answer_column!r})")
+        elif not options and yes_no is None:
+            self.counts["left out: open questions"] += 1
+            return
+        texts = [str(cells[name]).strip() for name in fields.question if not is_empty(cells.get(name))]
+        text = check_text(_without_options("\n".join(texts), options), entry, "question")
+        if not text:
+            entry.add_problem(f"has no question (column {fields.question[0]!r})")
+        images = self._images(row, entry)
+        if entry.ok:
+            question = self._question(
+                row, text, tuple(check_text(option, entry, "options") for option in options), images
+            )
+            keys: dict[str, Key | None] = {form: read_key(form, answer, options) for form in FORMS}
+            self.drafts.append(
+                _Draft(place, row.split, question, images, keys if options else {"": yes_no}, clip(answer), is_list)
+            )
+
+    def _images(self, row: SourceRow, entry: SourceEntry) -> list[CaseImage | str]:
+        names = [name for name in self.fields.image if not is_empty(row.cells.get(name))]
+        names = names or [name for name in FALLBACK_IMAGE_COLUMNS if not is_empty(row.cells.get(name))][:1]
+        group, licence = self._cell(row, self.fields.group), self._cell(row, self.fields.license)
+        stub = CaseImage("", None, license=licence or self.licence, location=entry.file, group=group)
+        try:
+            images = [image for name in names for image in self.images.find(row.cells[name], row.folder, stub)]
+        except ImageError as error:
+            entry.add_problem(str(error))
+            return []
+        if not images and self.images.folders is not None:
+            entry.add_problem(f"has no image (column {', '.join(map(repr, self.fields.image))})")
+        return images
+
+    def _cell(self, row: SourceRow, names: Sequence[str]) -> str | None:
+        return next((cell_text(row.cells[name]) for name in names if not is_empty(row.cells.get(name))), None)
+
+    def _question(
+        self, row: SourceRow, text: str, options: tuple[str, ...], images: Sequence[CaseImage | str]
+    ) -> Question:
+        """Build a question without its key; without an id of its own, the id is a digest of what it
+        asks.
+        """
+        shown = [image if isinstance(image, str) else image.image_id for image in images]
+        content = [row.split, text, options, shown, self._cell(row, self.fields.case)]
+        labels = {name: self._cell(row, [column]) for name, column in self.fields.labels.items()}
+        category = row.cells.get(self.fields.labels.get("category", ""))
+        categories = parse_literal(category) if isinstance(parse_literal(category), list) else [category]
+        return Question(
+            question_id=self._cell(row, self.fields.id) or f"q-{_digest(content)}",
+            case_id=self._cell(row, self.fields.case) or "",
+            image_id="",
+            question=text,
+            options=options or ("yes", "no"),
+            answer=(),
+            question_type="single" if options else "yes_no",
+            categories=tuple(cell_text(label) for label in categories if not is_empty(label)),
+            extra={name: label for name, label in labels.items() if name not in COMMON_FACETS},
+            **{name: label for name, label in labels.items() if name in COMMON_FACETS and name != "category"},
+        )
+
+    def check_columns(self, source: str) -> None:
+        """Raise BadInput if no row has any of the columns of a field that --map names."""
+        defaults, named = Fields(), {"question": self.fields.question, "answer": (self.answer_column,)}
+        for name in ("options", "image", "id", "case", "group", "license"):
+            if getattr(self.fields, name) != getattr(defaults, name):
+                named[name] = getattr(self.fields, name)
+        if self.fields.facets != defaults.facets:
+            named |= {f"facets={name}": (column,) for name, column in self.fields.labels.items()}
+        for name, columns in named.items():
+            if not self.columns.keys() & set(columns):
+                raise BadInput(
+                    f"--map {name}: no row of {source} has the column {' or '.join(map(repr, columns))}. "
+                    f"It has {', '.join(map(repr, self.columns)) or 'no rows'}."
+                )
+
+    def choose_form(self) -> str:
+        """Return the form in which all answers of the set are options; record the answers that are
+        not. Raises BadInput if two forms fit and differ.
+        """
+        drafts = [draft for draft in self.drafts if "" not in draft.keys]
+        forms = [self.form] if self.form in FORMS else list(FORMS)
+        failures = {form: [draft for draft in drafts if draft.keys[form] is None] for form in forms}
+        best = min(forms, key=lambda form: len(failures[form]))
+        for draft in failures[best]:
+            self.problems.add(
+                draft.place,
+                None,
+                f"its answer {draft.answer} is none of its options ({clip(draft.question.options, 200)})",
+            )
+        for form in forms if not failures[best] else ():
+            other = next((d for d in drafts if not failures[form] and d.keys[form] != d.keys[best]), None)
+            if other is not None:
+                letters = [",".join(LETTERS[at] for at in other.keys[name] or ()) for name in (best, form)]
+                raise BadInput(
+                    f"{other.place}: the answer {other.answer} is option {letters[0]} if it is a {best}, and option "
+                    f"{letters[1]} if it is a {form}; all answers of the set can be read as both. Say which: "
+                    f"--map answer={self.answer_column}:{best} or :{form}."
+                )
+        return best if drafts else ""
+
+    def cases(self, form: str) -> dict[str, list[Case]]:
+        """Return split -> cases: by the column of cases, else questions that show the same images.
+
+        Raises BadInput if an id occurs twice in a split.
+        """
+        by_id = {(draft.split, draft.question.question_id): draft for draft in self.drafts}
+        # Sources often number each split from the start.
+        is_numbered_anew = len({name for _, name in by_id}) < len(by_id)
+        has_several = any(len(key or ()) > 1 for draft in self.drafts for key in draft.keys.values())
+        members: dict[str, dict[str, list[tuple[Question, list[CaseImage]]]]] = {}
+        repeats = Counter[tuple[str, str]]()
+        for draft in self.drafts:
+            question, name = draft.question, (draft.split, draft.question.question_id)
+            repeats[name] += 1
+            if repeats[name] > 1 and self.fields.id:
+                self.problems.add(draft.place, None, f"its id {clip(name[1])} already occurs in this split")
+            key = draft.keys.get("", draft.keys.get(form)) or ()
+            is_multiple = len(key) > 1 or (draft.is_list and has_several)
+            number = f"-{repeats[name]}" if repeats[name] > 1 else ""
+            question_id = f"{draft.split}-{name[1]}" if is_numbered_anew else f"{name[1]}{number}"
+            images = [image for item in draft.images for image in self._resolve(item, draft, by_id)]
+            # A text-only set without images: each question counts on its own.
+            images = images or [CaseImage(question_id, None, location=draft.place)]
+            ids = tuple(image.image_id for image in images)
+            case_id = question.case_id or (ids[0] if len(ids) == 1 else f"c-{_digest(ids)}")
+            question = replace(
+                question,
+                question_id=question_id,
+                case_id=case_id,
+                image_id=ids[0],
+                more_image_ids=ids[1:],
+                answer=key,
+                question_type="multiple" if is_multiple else question.question_type,
+            )
+            members.setdefault(draft.split, {}).setdefault(case_id, []).append((question, images))
+
+        self.problems.check(SOURCE_REMEDY)
+        return {
+            split: [
+                Case(
+                    case_id,
+                    tuple({image.image_id: image for _, images in shown for image in images}.values()),
+                    tuple(question for question, _ in shown),
+                )
+                for case_id, shown in cases.items()
+            ]
+            for split, cases in members.items()
+        }
+
+    def _resolve(self, item: CaseImage | str, draft: _Draft, by_id: dict[tuple[str, str], _Draft]) -> list[CaseImage]:
+        """Return an image, or the images of the row that a text names; else a missing image."""
+        if not isinstance(item, str):
+            return [item]
+        named = by_id.get((draft.split, item))
+        found = [image for image in named.images if not isinstance(image, str)] if named else []
+        return found or [CaseImage(f"i-{_digest(item)}", None, name=item, location=draft.place)]
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def _without_options(question: str, options: Sequence[str]) -> str:
+    """Remove a list of the options with their letters from the end of a question, since the prompt
+    lists them.
+    """
+    listed = [
+        OPTION_LETTER_MARK.format(letter) + r"\s+".join(map(re.escape, option.split()))
+        for letter, option in zip(LETTERS, options, strict=False)
+    ]
+    pattern = r"\s*(?:(?:answer\s+)?(?:choices|options)\s*:)?" + r"[\s,;.]*".join(listed) + r"[\s.]*$"
+    return re.sub(pattern, "", question, flags=re.IGNORECASE) if options else question

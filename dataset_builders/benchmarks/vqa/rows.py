@@ -1,0 +1,128 @@
+"""Read the rows of a source one by one: tables in a folder, or a repository of the Hub (streamed).
+
+Cells keep their types: a table of text has only texts, so that "01" and "NA" stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataset_builders.benchmarks.gmai_mmbench.tsv import read_tsv
+from dataset_builders.benchmarks.vqa.fields import Fields
+from dataset_builders.errors import BadInput, describe_error
+from dataset_builders.source_files import ORIGIN_MARKER, iter_json_lines, read_json
+
+TABLE_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
+NOT_TABLES = (ORIGIN_MARKER, "manifest.json")
+PARQUET_BATCH_ROWS = 64
+"""Rows in memory at a time, with their images."""
+SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validate", "validation"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    "dev": "dev",
+}
+"""Word in a file's name, or value of the column `split` -> name of the split."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A row of a source. `folder`: where paths in its cells begin; None on the Hub."""
+
+    cells: Mapping[str, Any]
+    file: str
+    number: int
+    split: str
+    folder: Path | None = None
+
+
+def read_rows(source: str, fields: Fields) -> Iterator[SourceRow]:
+    """Read all rows of a source.
+
+    Args:
+        source: a table, a folder of tables, or ORG/NAME on the Hub (ORG/NAME@REVISION).
+        fields: the files, configs and splits to read.
+
+    Yields:
+        Rows in the order of the source.
+
+    Raises:
+        BadInput: there is no such source, or it cannot be read.
+    """
+    path = Path(source)
+    if not path.exists():
+        yield from _read_hub(source, fields)
+        return
+    files = [path] if path.is_file() else sorted({file for glob in fields.files for file in path.glob(glob)})
+    files = [file for file in files if file.suffix.lower() in TABLE_SUFFIXES and file.name not in NOT_TABLES]
+    if not files:
+        raise BadInput(
+            f"--source {source}: no table ({', '.join(TABLE_SUFFIXES)}) {'matches ' + '; '.join(fields.files)}. "
+            "Name a table, a folder with tables (--map files=GLOB), or ORG/NAME on the Hub."
+        )
+    for file in files:
+        words = re.split(r"[\W_]+", f"{file.parent.name if file.stem == 'metadata' else ''} {file.stem}".lower())
+        split = next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), "test")
+        for number, cells in enumerate(_read_table(file), start=1):
+            if not isinstance(cells, dict):
+                raise BadInput(f"{file}, row {number}: is not an object (column -> value). Write a row per question.")
+            own = next((str(cells[name]).strip() for name in fields.split if cells.get(name)), "")
+            yield SourceRow(cells, str(file), number, SPLIT_WORDS.get(own.lower(), own) or split, file.parent)
+
+
+def _read_table(file: Path) -> Iterator[Any]:
+    """Yield the rows of a table; a JSON document is read as a whole, all others row by row."""
+    suffix = file.suffix.lower()
+    if suffix in (".tsv", ".csv"):
+        yield from (record.fields for record in read_tsv(file, "\t" if suffix == ".tsv" else ","))
+    elif suffix == ".jsonl":
+        yield from iter_json_lines(file)
+    elif suffix == ".json":
+        document = read_json(file)
+        lists = [value for value in document.values() if isinstance(value, list)] if isinstance(document, dict) else []
+        if not isinstance(document, list) and len(lists) != 1:
+            raise BadInput(f"{file}: contains no list of questions. Write a list of objects, one per question.")
+        yield from document if isinstance(document, list) else lists[0]
+    else:
+        try:
+            # Without pre-buffering a row group is read page by page, however large it is.
+            with pq.ParquetFile(file, pre_buffer=False, memory_map=True) as table:
+                for batch in table.iter_batches(PARQUET_BATCH_ROWS):
+                    yield from batch.to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise BadInput(f"{file}: cannot be read ({describe_error(error)}). Is the file complete?") from None
+
+
+def _read_hub(source: str, fields: Fields) -> Iterator[SourceRow]:
+    """Stream the rows of a Hub repository, images as stored bytes."""
+    from datasets import ClassLabel, load_dataset
+
+    name, _, revision = source.partition("@")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise BadInput(f"--source {source}: there is no such file or folder, and it is not ORG/NAME on the Hub.")
+    allowed: Collection[str] | None = fields.allowed.get("split")
+    try:
+        for config in fields.config or (None,):
+            for split, rows in load_dataset(name, config, revision=revision or None, streaming=True).items():
+                if allowed is not None and split not in allowed:
+                    continue
+                kinds = rows.features or {}
+                names = {column: kind.names for column, kind in kinds.items() if isinstance(kind, ClassLabel)}
+                for number, cells in enumerate(rows.decode(False) if kinds else rows, start=1):
+                    labels = {column: names[column][cells[column]] for column in names if cells[column] is not None}
+                    place = f"{source}{f' ({config})' if config else ''}, split {split}"
+                    yield SourceRow({"config": config, **cells, **labels}, place, number, split)
+    except BadInput:
+        raise
+    except Exception as error:  # `datasets` raises many kinds for what is not there or cannot be parsed
+        raise BadInput(
+            f"--source {source}: cannot be read from the Hub ({describe_error(error)}). Check the name, --map config=, "
+            "your access and the network, or download it and give the folder."
+        ) from error

@@ -1,0 +1,65 @@
+"""Any set of visual questions: prompts by question type, and the share of questions answered right.
+
+A set of several right options is answered right only by exactly these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
+from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.scores.grading import Graded, make_units
+
+_SOURCE = "medprobe; not the prompt of a paper"
+_DOT_LINES = lettered_layout(". ", "\n")
+
+
+def units(graded: Graded) -> pd.DataFrame:
+    """Build one unit per question.
+
+    Chance: 1 / options; with several right options 1 / (2^options - 1), any non-empty set with
+    equal probability.
+
+    Args:
+        graded: Graded answers.
+    """
+    return make_units(
+        graded, "accuracy", np.arange(len(graded.questions)), graded.right.mean(axis=1), 1.0, graded.guess
+    )
+
+
+SPEC = EvalSpec(
+    units=units,
+    read_official=None,
+    headline="accuracy",
+    metrics={
+        "accuracy": MetricInfo(
+            "Accuracy", "Questions answered right; of several right options, exactly these must be chosen."
+        )
+    },
+    prompts=(
+        Prompt(
+            "single",
+            "{question}\n{options}\nAnswer with the letter of the correct option.",
+            _SOURCE,
+            _DOT_LINES,
+        ),
+        Prompt(
+            "multiple",
+            "{question}\n{options}\nAnswer with the letters of all correct options, separated by commas.",
+            _SOURCE,
+            _DOT_LINES,
+        ),
+        Prompt("yes-no", "{question}\nAnswer with yes or no.", _SOURCE, shot_answer="text"),
+        bare_question_prompt("the question as it stands", ("mc", *OPEN_ENDED_METHODS)),
+    ),
+    default_prompts={
+        "mc": "single",
+        "multiple": "multiple",
+        "yes_no": "yes-no",
+        **dict.fromkeys(OPEN_ENDED_METHODS, "question"),
+    },
+    max_tokens=1024,
+)
