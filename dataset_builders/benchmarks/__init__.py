@@ -63,7 +63,7 @@ DECLARED_COLUMNS = frozenset(name for family in FORMATS for name in question_col
 
 
 def free_facets(columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that no benchmark declares: each is a facet of its own set."""
+    """Return the columns that no format declares: each is a facet of its own set."""
     return tuple(name for name in columns if name not in DECLARED_COLUMNS)
 
 
@@ -74,4 +74,5 @@ def facets_of(family: str, columns: Iterable[str] = ()) -> tuple[str, ...]:
         family: the format.
         columns: columns of the set's questions.
     """
-    return (*FACETS_BY_BENCHMARK.get(family, ()), *free_facets(columns))
+    declared = question_columns(family) if family in FORMATS else DECLARED_COLUMNS
+    return (*FACETS_BY_BENCHMARK.get(family, ()), *(name for name in columns if name not in declared))

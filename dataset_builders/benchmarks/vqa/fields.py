@@ -8,18 +8,33 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from dataset_builders.benchmark_names import resolve_name
-from dataset_builders.benchmarks import DECLARED_COLUMNS
+from dataset_builders.benchmarks import DECLARED_COLUMNS, FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS
 
 Names = tuple[str, ...]
 COMMON_FACETS = ("task", "modality", "department", "granularity", "keyword", "category")
 """Facets that other benchmarks have, too; labels of any other name are the set's own facets."""
-RESERVED_NAMES = frozenset(
-    ("case", "chance", "choice", "cluster", "correct", "count", "denominator", "key", "metric", "numerator", "response")
-) | frozenset(
-    ("failed", "irrelevant", "missing", "refused", "responses", "rule", "sample", "status", "truncated", "unit")
+_SCORE_COLUMNS = (
+    *(
+        "case",
+        "chance",
+        "choice",
+        "cluster",
+        "correct",
+        "count",
+        "denominator",
+        "failed",
+        "irrelevant",
+        "key",
+        "metric",
+    ),
+    *("missing", "numerator", "refused", "response", "responses", "rule", "sample", "status", "truncated", "unit"),
 )
-"""Columns of scores and readings."""
+RESERVED_NAMES = frozenset((*_SCORE_COLUMNS, *DECLARED_COLUMNS)).difference(
+    COMMON_FACETS, *FACETS_BY_BENCHMARK.values()
+)
+"""Columns with another meaning, in questions, scores or readings."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,7 @@ class Fields:
     """
 
     question: Names = ("question",)
-    options: Names = ("options", *"ABCDEFGHIJ")
+    options: Names = ("options", *LETTERS)
     answer: Names = ("answer",)
     image: Names = ("image", "image_path", "file_name")
     id: Names = ()
@@ -84,7 +99,7 @@ def parse_fields(text: str, base: Fields = Fields()) -> Fields:
         changes[resolve_name(name, [field.name for field in fields(Fields)], "--map: the field")] = names
     fields_of_set = replace(base, **changes)
     for name in fields_of_set.labels:
-        if not name or name in RESERVED_NAMES or (name in DECLARED_COLUMNS and name not in COMMON_FACETS):
+        if not name or name in RESERVED_NAMES:
             raise BadInput(
                 f"--map facets={name}: the name has another meaning here. Give it one of its own: my_name={name}."
             )

@@ -76,9 +76,9 @@ def read_options(cells: Sequence[Any]) -> tuple[str, ...]:
         values.pop()
     if any(map(is_empty, values)):
         raise ValueError("an option before the last is empty")
+    if len(values) == 1 or len(values) > len(LETTERS):
+        raise ValueError(f"has {len(values)} option{'s' * (len(values) > 1)}; a question has 2 to {len(LETTERS)}")
     options = strip_option_letters([cell_text(value) for value in values])
-    if len(options) == 1 or len(options) > len(LETTERS):
-        raise ValueError(f"has {len(options)} option{'s' * (len(options) > 1)}; a question has 2 to {len(LETTERS)}")
     if equal := next((option for option in options if options.count(option) > 1), None):
         raise ValueError(f"two options are {equal!r}")
     return options
@@ -86,19 +86,23 @@ def read_options(cells: Sequence[Any]) -> tuple[str, ...]:
 
 def _divide(text: str) -> list[str]:
     """Divide a text such as "A: glioma B: cyst" at its letters, or else at its line breaks."""
-    marks, used = list(_MARK.finditer(text.strip())), list[re.Match[str]]()
+    lines = [line for line in text.split("\n") if line.strip()]
+    marks = list(_MARK.finditer(text.strip()))
+    used: list[re.Match[str]] = []
     for mark in marks:
         if mark[1] == LETTERS[len(used)]:
             used.append(mark)
-    if len(used) < 2 or used[0].start():
-        return [line for line in text.split("\n") if line.strip()]
+    starts = [_MARK.match(line.strip()) for line in lines]
+    has_own_lines = len(lines) > 1 and [mark and mark[1] for mark in starts] == list(LETTERS[: len(lines)])
+    if len(used) < 2 or used[0].start() or has_own_lines:
+        return lines
     letters = [mark[1] for mark in marks if mark[1] <= used[-1][1]]
     if len(letters) > len(used):
         raise ValueError(
             f"the options {text[:60]!r} can be divided in several ways (letter {max(letters, key=letters.count)})"
         )
     ends = [*(mark.start() for mark in used[1:]), None]
-    return [text.strip()[mark.end() : end] for mark, end in zip(used, ends, strict=True)]
+    return [re.sub(r"[\s,;|/]+$", "", text.strip()[mark.end() : end]) for mark, end in zip(used, ends, strict=True)]
 
 
 def read_yes_no(cell: Any) -> Key | None:

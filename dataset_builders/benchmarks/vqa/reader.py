@@ -79,11 +79,12 @@ def read(
         BadInput: lists all problems with their rows.
     """
     known_set = PRESETS.get(preset or "")
-    columns = parse_fields(fields, parse_fields(known_set.map if known_set else ""))
+    base = parse_fields(known_set.map if known_set else "")
+    columns = parse_fields(fields, base)
     reader = _SetReader(columns, SetImages(images, spool_folder), known_set.licence if known_set else "unknown")
     for row in read_rows(str(source), columns):
         reader.add(row)
-    reader.check_columns(str(source))
+    reader.check_columns(str(source), base)
     form = reader.choose_form()
     reader.problems.check(SOURCE_REMEDY)
     if not reader.drafts:
@@ -166,7 +167,9 @@ class _SetReader:
         return images
 
     def _cell(self, row: SourceRow, names: Sequence[str]) -> str | None:
-        return next((cell_text(row.cells[name]) for name in names if not is_empty(row.cells.get(name))), None)
+        cell = next((row.cells[name] for name in names if not is_empty(row.cells.get(name))), None)
+        parts = parse_literal(cell) if isinstance(parse_literal(cell), list) else [cell]
+        return "; ".join(cell_text(part) for part in parts if not is_empty(part)) or None
 
     def _question(
         self, row: SourceRow, text: str, options: tuple[str, ...], images: Sequence[CaseImage | str]
@@ -192,13 +195,18 @@ class _SetReader:
             **{name: label for name, label in labels.items() if name in COMMON_FACETS and name != "category"},
         )
 
-    def check_columns(self, source: str) -> None:
-        """Raise BadInput if no row has any of the columns of a field that --map names."""
-        defaults, named = Fields(), {"question": self.fields.question, "answer": (self.answer_column,)}
+    def check_columns(self, source: str, base: Fields) -> None:
+        """Raise BadInput if no row has any of the columns of a field that --map names.
+
+        Args:
+            source: what messages call the source.
+            base: the fields that --map changed.
+        """
+        named = {"question": self.fields.question, "answer": (self.answer_column,)}
         for name in ("options", "image", "id", "case", "group", "license"):
-            if getattr(self.fields, name) != getattr(defaults, name):
+            if getattr(self.fields, name) != getattr(base, name):
                 named[name] = getattr(self.fields, name)
-        if self.fields.facets != defaults.facets:
+        if self.fields.facets != base.facets:
             named |= {f"facets={name}": (column,) for name, column in self.fields.labels.items()}
         for name, columns in named.items():
             if not self.columns.keys() & set(columns):
@@ -226,8 +234,8 @@ class _SetReader:
             if other is not None:
                 letters = [",".join(LETTERS[at] for at in other.keys[name] or ()) for name in (best, form)]
                 raise BadInput(
-                    f"{other.place}: the answer {other.answer} is option {letters[0]} if it is a {best}, and option "
-                    f"{letters[1]} if it is a {form}; all answers of the set can be read as both. Say which: "
+                    f"{other.place}: the answer {other.answer} is option {letters[0]} by its {best}, and option {letters[1]} "
+                    f"by its {form}; all answers of the set can be read in both ways. Say which: "
                     f"--map answer={self.answer_column}:{best} or :{form}."
                 )
         return best if drafts else ""
@@ -240,7 +248,7 @@ class _SetReader:
         by_id = {(draft.split, draft.question.question_id): draft for draft in self.drafts}
         # Sources often number each split from the start.
         is_numbered_anew = len({name for _, name in by_id}) < len(by_id)
-        has_several = any(len(key or ()) > 1 for draft in self.drafts for key in draft.keys.values())
+        has_several = any(len(draft.keys.get(form) or ()) > 1 for draft in self.drafts)
         members: dict[str, dict[str, list[tuple[Question, list[CaseImage]]]]] = {}
         repeats = Counter[tuple[str, str]]()
         for draft in self.drafts:
@@ -249,7 +257,7 @@ class _SetReader:
             if repeats[name] > 1 and self.fields.id:
                 self.problems.add(draft.place, None, f"its id {clip(name[1])} already occurs in this split")
             key = draft.keys.get("", draft.keys.get(form)) or ()
-            is_multiple = len(key) > 1 or (draft.is_list and has_several)
+            is_multiple = len(key) > 1 or (draft.is_list and has_several and question.question_type != "yes_no")
             number = f"-{repeats[name]}" if repeats[name] > 1 else ""
             question_id = f"{draft.split}-{name[1]}" if is_numbered_anew else f"{name[1]}{number}"
             images = [image for item in draft.images for image in self._resolve(item, draft, by_id)]

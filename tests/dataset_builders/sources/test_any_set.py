@@ -1,0 +1,254 @@
+"""Sets of questions of any source: one set written in every form of source is read back as the same
+dataset, and what contradicts itself is refused with its row.
+"""
+
+import base64
+import csv
+import io
+import json
+import random
+import string
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
+from tests.helpers import refused, write_lines
+from tests.sampling import few
+
+LETTERS = string.ascii_uppercase
+WORDS = (
+    "cyst",
+    "Nodule",
+    "2",
+    "no",
+    "yes",
+    "AC",
+    "B",
+    "none of these",
+    "T1, T2",
+    "5 mm; left",
+    "it's (rare)",
+    "E. coli",
+)
+
+
+def draw_image(rng):
+    data = io.BytesIO()
+    Image.fromarray(np.array([[[rng.randrange(256)] * 3 for _ in range(4)] for _ in range(4)], np.uint8)).save(
+        data, "PNG"
+    )
+    return data.getvalue()
+
+
+def random_set(seed, several=False):
+    """Questions as dicts: text, options (None: yes/no), right options, image, facets, split."""
+    rng = random.Random(seed)
+    images = [draw_image(rng) for _ in range(6)]
+    questions = [
+        {"text": "Which is the first?", "options": WORDS[:5], "right": [WORDS[0]], "image": images[0], "organ": "lung",
+         "site": "one", "split": "test"},
+        {"text": "Which is the third?", "options": WORDS[:5], "right": [WORDS[4]], "image": images[0], "organ": "lung",
+         "site": None, "split": "test"},
+    ]  # fmt: skip
+    for number in range(30):
+        options = rng.sample(WORDS, rng.randint(2, 5)) if rng.random() < 0.8 else None
+        right = rng.sample(options, rng.randint(1, 2) if several else 1) if options else [rng.choice(["yes", "no"])]
+        questions.append(
+            {"text": f"Question {number}\n of \"{seed}\",\tplease?", "options": options, "right": right, "image": rng.choice(images),
+             "organ": rng.choice(["lung", "liver", None]), "site": rng.choice(["one", "two"]), "split": rng.choice(["train", "test"])}
+        )  # fmt: skip
+    return questions
+
+
+def answer_of(question, form):
+    """The answer as a source writes it in one form."""
+    if question["options"] is None:
+        return question["right"][0]
+    positions = sorted(question["options"].index(option) for option in question["right"])
+    values = {
+        "letter": [LETTERS[at] for at in positions],
+        "index": positions,
+        "number": [at + 1 for at in positions],
+        "text": [question["options"][at] for at in positions],
+    }[form]
+    return values[0] if len(values) == 1 else values
+
+
+def rows_of(questions, form, options_as, image_as):
+    for number, question in enumerate(questions):
+        options = question["options"]
+        row = {
+            "q": question["text"],
+            "key": answer_of(question, form),
+            "organ": question["organ"],
+            "Study site": question["site"],
+        }
+        if options_as == "columns":
+            row |= {f"option {at}": options[at] if options and at < len(options) else None for at in range(5)}
+        elif options:
+            lettered = [f"{LETTERS[at]}: {option}" for at, option in enumerate(options)]
+            row["choices"] = {
+                "list": list(options),
+                "object": dict(zip(LETTERS, options, strict=False)),
+                "text": "\n".join(lettered),
+                "lettered": lettered,
+            }[options_as]
+        yield row | {"picture": image_as(number, question["image"]), "split": question["split"]}
+
+
+def write_source(folder, kind, questions, form):
+    """Write a set as one kind of source; returns the source and the text of --map."""
+    folder.mkdir()
+    encode = lambda number, data: base64.b64encode(data).decode()  # noqa: E731
+
+    def store(number, data):
+        name = f"images/{number % 3}/{number}.png"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+        return name
+
+    columns = "option 0;option 1;option 2;option 3;option 4"
+    if kind in ("tsv", "csv"):
+        rows = list(rows_of(questions, form, "columns", encode if kind == "tsv" else store))
+        with (folder / f"my.{kind}").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if kind == "tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+        source = folder / f"my.{kind}"
+    elif kind == "json":
+        rows = list(
+            rows_of(questions, form, "object", lambda number, data: f"data:image/png;base64,{encode(number, data)}")
+        )
+        (folder / "my.json").write_text(json.dumps({"questions": rows}))
+        source, columns = folder, "choices"
+    elif kind == "folder":
+        for split in ("train", "test"):
+            (folder / split).mkdir()
+            rows = list(rows_of([q for q in questions if q["split"] == split], form, "lettered", store))
+            for row in rows:
+                name = row.pop("picture")
+                row |= {"file_name": f"../{name}".replace("../", "")}
+                (folder / split / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).rename(folder / split / name)
+                del row["split"]
+            write_lines(folder / split / "metadata.jsonl", rows)
+        return folder, f"question=q,options=choices,answer=key:{form},image=file_name,facets=organ;site=Study site"
+    elif kind == "jsonl":
+        source, columns = write_lines(folder / "my.jsonl", rows_of(questions, form, "text", encode)), "choices"
+    else:
+        rows = list(rows_of(questions, form, "list", lambda number, data: {"bytes": data, "path": f"{number}.png"}))
+        table = pd.DataFrame(rows)
+        table["key"] = [value if isinstance(value, list) else [str(value)] for value in table["key"]]
+        table["key"] = [list(map(str, value)) for value in table["key"]]
+        table.to_parquet(folder / "my.parquet", index=False)
+        source, columns = folder / "my.parquet", "choices"
+    return source, f"question=q,options={columns},answer=key:{form},image=picture,facets=organ;site=Study site"
+
+
+def content_of(folder):
+    """(split, question, options, right options, type, organ, site, pixels, case) of every question."""
+    repository = open_repository(folder)
+    content = set()
+    for split in repository.splits:
+        pixels = {
+            name: np.asarray(Image.open(io.BytesIO(data))).tobytes()
+            for case in repository.cases(split)
+            for name, data in case.images.items()
+        }
+        for row in repository.questions(split).to_dict("records"):
+            right = frozenset(row["options"][at] for at in row["answer"])
+            content.add(
+                (split, row["question"], tuple(row["options"]), right, row["question_type"], row.get("organ"), row.get("site"),
+                 pixels[row["image_id"]], row["case_id"] == row["image_id"])
+            )  # fmt: skip
+    return content
+
+
+def expected_content(questions, several):
+    """The same from the questions as they were made."""
+    content = set()
+    for question in questions:
+        kind = "yes_no" if question["options"] is None else "multiple" if len(question["right"]) > 1 else "single"
+        pixels = np.asarray(Image.open(io.BytesIO(question["image"]))).tobytes()
+        options = tuple(question["options"] or ("yes", "no"))
+        content.add(
+            (question["split"], question["text"], options, frozenset(question["right"]), kind, question["organ"],
+             question["site"], pixels, True)
+        )  # fmt: skip
+    return content
+
+
+@pytest.mark.parametrize("seed", few(range(20), 1))
+@pytest.mark.parametrize("form", ["letter", "index", "number", "text"])
+def test_a_set_in_every_form_of_source_is_the_same_dataset(tmp_path, form, seed):
+    questions = random_set(seed)
+    fingerprints = []
+    for kind in ("tsv", "csv", "json", "jsonl", "parquet", "folder"):
+        source, fields = write_source(tmp_path / kind, kind, questions, form)
+        report = build("vqa", name="mine", source=source, fields=fields, out=tmp_path / f"{kind}-out")
+        assert content_of(report.folder) == expected_content(questions, several=False), kind
+        manifest = open_repository(report.folder).manifest
+        fingerprints.append({split: part["fingerprint"] for split, part in manifest["splits"].items()})
+    assert fingerprints == [fingerprints[0]] * len(fingerprints)
+
+
+@pytest.mark.parametrize("seed", few(range(20, 40), 1))
+def test_several_right_options_are_read_in_every_form(tmp_path, seed):
+    questions = random_set(seed, several=True)
+    for kind, form in (("json", "letter"), ("jsonl", "index"), ("folder", "number"), ("parquet", "text")):
+        source, fields = write_source(tmp_path / kind, kind, questions, form)
+        report = build("vqa", name="mine", source=source, fields=fields, out=tmp_path / f"{kind}-out")
+        rows = content_of(report.folder)
+        # In a set with several right options, a list of one is a question of the same kind.
+        assert {row[:4] for row in rows} == {row[:4] for row in expected_content(questions, several=True)}
+        assert {row[4] for row in rows if len(row[3]) > 1} == {"multiple"}
+
+
+GOOD = {"question": "Which?", "options": ["one", "two", "three"], "answer": "B", "id": "7"}
+BAD_ROWS = [
+    ({"answer": "D"}, "'D' is none of its options"),
+    ({"answer": "four"}, "'four' is none of its options"),
+    ({"answer": ["A", "A"]}, "is none of its options"),
+    ({"answer": None}, "has no answer"),
+    ({"answer": " "}, "has no answer"),
+    ({"options": ["one", " one", "two"]}, "two options are 'one'"),
+    ({"options": ["one", None, "two"]}, "an option before the last is empty"),
+    ({"options": ["one"]}, "has 1 option"),
+    ({"options": [f"option {n}" for n in range(27)]}, "has 27 options"),
+    ({"options": "A: one B: two A: three"}, "in several ways"),
+    ({"question": ""}, "has no question"),
+    ({"image": "https://example.org/a.png"}, "is a URL"),
+    ({"image": "data:image/png;base64,%%%"}, "not base64"),
+    ({"image": 7}, "expected bytes, base64 or a path"),
+    ({"image": "../../a.png"}, "leaves its folder"),
+    ({"image": None}, "has no image"),
+    ({"image": base64.b64encode(b"x" * 90).decode()}, "not an image"),
+    ({"id": "1"}, "id '1' already occurs"),
+    ({"question": "a\0b"}, "invalid character"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_ROWS, ids=[message for _, message in BAD_ROWS])
+def test_a_row_that_contradicts_itself_refuses_the_set_and_is_named(tmp_path, change, message):
+    rng = random.Random(1)
+    rows = [GOOD | {"id": str(n), "image": base64.b64encode(draw_image(rng)).decode()} for n in range(5)]
+    rows[3] |= change
+    source = write_lines(tmp_path / "my.jsonl", rows)
+    line = refused(build, "vqa", name="mine", source=source, fields="id=id", out=tmp_path / "out")
+    assert message in line and "row 4" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_answers_that_can_be_read_in_two_ways_are_refused_until_the_form_is_named(tmp_path):
+    rows = [GOOD | {"options": ["1", "2", "3"], "answer": answer} for answer in (1, 2, 1)]
+    source = write_lines(tmp_path / "my.jsonl", rows)
+    options = {"name": "mine", "source": source, "text_only": True}
+    line = refused(build, "vqa", **options, out=tmp_path / "out")
+    assert "row 1: the answer 1 is option B by its index, and option A by its number" in line
+    for form, position in (("index", 1), ("number", 0), ("text", 0)):
+        report = build("vqa", **options, fields=f"answer=answer:{form}", out=tmp_path / form)
+        assert open_repository(report.folder).questions("test")["answer"].tolist()[0] == [position]
