@@ -107,7 +107,7 @@ def select_questions(
 
     Args:
         benchmark, data: see `dataset_folder`.
-        split: name; None for the benchmark's default.
+        split: name; None for the dataset's only split, else the benchmark's default.
         branches: lexical-tree branches, combined by `lexical_tree.select`.
         limit: the first N questions, and the rest of their cases, as half a case cannot be scored.
         facets: FACET=VALUE; a union within a facet, an intersection across facets.
@@ -128,7 +128,8 @@ def select_questions(
         raise BadInput(
             f"{location} contains the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}."
         )
-    split = split or DEFAULT_SPLITS[repository.family]
+    only_split = repository.splits[0] if len(repository.splits) == 1 else None
+    split = split or only_split or DEFAULT_SPLITS[repository.family]
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {location} has the splits {', '.join(repository.splits)}.")
     questions, left_out = narrow_questions(repository.questions_of_runs(split), branches, facets, limit)

@@ -163,17 +163,35 @@ def _prompts() -> list[dict[str, str]]:
     ]
 
 
-@app.command("list", short_help="List benchmarks, prompts or methods.", rich_help_panel="Run")
+def _known_sets() -> list[dict[str, str]]:
+    """Return a row per set that `medprobe build vqa --preset` knows."""
+    from dataset_builders.benchmarks.vqa.presets import PRESETS
+
+    return [
+        {
+            "preset": name,
+            "set": known_set.title,
+            "source": known_set.source or "a folder of its files",
+            "licence": known_set.licence,
+        }
+        for name, known_set in PRESETS.items()
+    ]
+
+
+@app.command("list", short_help="List benchmarks, sets, prompts or methods.", rich_help_panel="Run")
 def list_names(
     kind: Annotated[
-        Literal["benchmarks", "prompts", "methods"],
-        typer.Argument(help="benchmarks, prompts, methods"),
+        Literal["benchmarks", "sets", "prompts", "methods"],
+        typer.Argument(help="benchmarks, sets, prompts, methods"),
     ] = "benchmarks",
     form: OutputFormat = "table",
 ) -> None:
-    """List the names that the commands accept: benchmarks, prompts of their papers, and methods."""
+    """List the names that the commands accept: benchmarks, known sets (`build vqa --preset`),
+    prompts, and methods.
+    """
     methods = [{"method": name, "what is read": words} for name, words in METHOD_DESCRIPTIONS.items()]
-    rows = _benchmarks() if kind == "benchmarks" else _prompts() if kind == "prompts" else methods
+    tables = {"benchmarks": _benchmarks, "sets": _known_sets, "prompts": _prompts, "methods": lambda: methods}
+    rows = tables[kind]()
     if form == "json":
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return

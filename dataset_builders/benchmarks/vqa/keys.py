@@ -74,11 +74,11 @@ def read_options(cells: Sequence[Any]) -> tuple[str, ...]:
             values = cell if isinstance(cell, list) else _divide(str(cell)) if not is_empty(cell) else []
     while values and is_empty(values[-1]):
         values.pop()
-    if any(map(is_empty, values)):
-        raise ValueError("an option before the last is empty")
     if len(values) == 1 or len(values) > len(LETTERS):
         raise ValueError(f"has {len(values)} option{'s' * (len(values) > 1)}; a question has 2 to {len(LETTERS)}")
-    options = strip_option_letters([cell_text(value) for value in values])
+    options = strip_option_letters(["" if is_empty(value) else cell_text(value) for value in values])
+    if not all(options):
+        raise ValueError("an option before the last is empty" if options[-1] else "its last option is empty")
     if equal := next((option for option in options if options.count(option) > 1), None):
         raise ValueError(f"two options are {equal!r}")
     return options

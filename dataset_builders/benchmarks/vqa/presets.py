@@ -101,7 +101,7 @@ PRESETS: Mapping[str, Preset] = {
         title="OmniMedVQA, open-access part",
         map=(
             "files=QA_information/Open-access/*.json,question=question,options=option_A;option_B;option_C;option_D,"
-            "answer=gt_answer,image=image_path,id=question_id,facets=modality=modality_type;question_type;dataset"
+            "answer=gt_answer,image=image_path,id=question_id,facets=task=question_type;modality=modality_type;dataset"
         ),
         licence="that of each source data set",
         citation=_arxiv(

@@ -150,7 +150,7 @@ def write_source(folder, kind, questions, form):
 
 
 def content_of(folder):
-    """(split, question, options, right options, type, organ, site, pixels, case) of every question."""
+    """(split, question, options, right, type, organ, site, pixels, case) of every question."""
     repository = open_repository(folder)
     content = set()
     for split in repository.splits:
