@@ -260,7 +260,7 @@ def test_read_responses_rejects_unknown_values() -> None:
     with pytest.raises(BadInput, match="extraction"):
         read_responses(answers, _questions(), "gmai-mmbench", "theirs")
     with pytest.raises(BadInput, match="format"):
-        read_responses(answers, _questions(), "vqa")
+        read_responses(answers, _questions(), "other")
 
 
 OFFICIAL = [

@@ -433,7 +433,7 @@ def test_mismatched_answers_are_refused_in_one_line() -> None:
     with pytest.raises(BadInput, match="twice"):
         compute_scores("halt-medvqa", halt(), pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})]))
     with pytest.raises(BadInput, match="format"):
-        compute_scores("vqa", halt(), answers({"fake-0": [1]}))
+        compute_scores("other", halt(), answers({"fake-0": [1]}))
     with pytest.raises(BadInput, match="'fake-0' has no sample number"):
         compute_scores(
             "halt-medvqa",
