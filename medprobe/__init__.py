@@ -1,6 +1,6 @@
 """The Python API: reliability benchmarks for medical vision-language models.
 
-docs/api.md describes every name with an example. A name is imported on its first use: `import
+docs/api.md describes every name with an example. Names are imported on their first use, so `import
 medprobe` alone loads no library.
 """
 
@@ -51,14 +51,14 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on its first use."""
+    """Import a name when it is first used."""
     from importlib import import_module
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")
     value = getattr(import_module(module), attribute)
-    # Classes are returned as they are, so that isinstance works.
+    # Classes are not wrapped, so that isinstance works.
     globals()[name] = value if isinstance(value, type) else _in_python(value)
     return globals()[name]
 
@@ -67,9 +67,7 @@ _OPTION = re.compile(r"--([a-z][a-z-]+)")
 
 
 def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that its errors name arguments as in Python: `base_url` instead of
-    --base-url.
-    """
+    """Wrap a function so that its errors use the names of Python: base_url, not --base-url."""
     from dataset_builders.errors import BadInput
 
     @wraps(function)
@@ -78,8 +76,8 @@ def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except BadInput as error:
             message = str(error).replace("the same command", "evaluate with this folder as out")
-            # Text in backticks quotes a command and is kept.
-            parts = message.replace("--no-resume", "resume=False").split("`")  # commands are quoted in backticks
+            # Text in backticks is a command to type, and is left as it is.
+            parts = message.replace("--no-resume", "resume=False").split("`")
             parts[::2] = [_OPTION.sub(lambda option: option[1].replace("-", "_"), part) for part in parts[::2]]
             error.args = ("`".join(parts),)
             raise

@@ -1,7 +1,8 @@
 """Entry point of `medprobe` and `python -m medprobe`: run the command line and set the exit code.
 
-Invalid input, wrong options, a missing extra and a full or read-only disk end in one line on
-standard error and exit code 2. Any other uncaught exception is a bug and shows its traceback.
+Invalid input, wrong options, a missing extra and a full or read-only disk give one line on standard
+error and exit code 2; an interruption gives one line and exit code 130. Any other uncaught
+exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -21,18 +22,16 @@ STOPPED_MESSAGE = "stopped. Everything written so far is complete; run the same 
 def main() -> NoReturn:
     """Run the command line and exit; the module docstring lists the exit codes."""
     for previous, argument in pairwise(sys.argv):
-        # An unset shell variable; --system alone may be empty.
+        # An empty argument is probably an unset shell variable. Only --system may be empty.
         if argument == "" and previous != "--system":
             _stop(f"the argument after {previous} is empty, perhaps a shell variable that is not set. Give a value.")
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # schedulers such as Slurm stop jobs with it: treat it as Ctrl-C
+    # Schedulers such as Slurm stop jobs with SIGTERM, which is treated like Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from medprobe.command_line import app
 
-        code = app(
-            prog_name="medprobe", standalone_mode=False
-        )  # Typer's errors are raised and reported below, like ours
+        # Without the standalone mode, Typer raises its errors, which are then reported like ours.
+        code = app(prog_name="medprobe", standalone_mode=False)
     except BaseException as error:
         from typer import TyperException
 
@@ -40,7 +39,7 @@ def main() -> NoReturn:
         from dataset_builders.extras import missing_extra
         from dataset_builders.files import DISK_ERRNOS
 
-        # First: an interrupted library may have raised anything.
+        # Checked first, as a library that is interrupted may raise any exception.
         if _was_interrupted(error):
             _stop(STOPPED_MESSAGE, EXIT_INTERRUPTED)
         if isinstance(error, BadInput):
@@ -61,13 +60,14 @@ def main() -> NoReturn:
 
 
 def _stop_usage(error: TyperException) -> NoReturn:
-    """Exit with the usage error and a pointer to --help.
+    """Exit with the usage error and a hint at --help.
 
-    Without a message (no arguments), Typer has already printed the help.
+    If there is no message (a command without arguments), Typer has already printed the help.
     """
     message, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
     if not message:
         sys.exit(error.exit_code)
+    # Typer's messages do not always end with a full stop.
     sentence = message if message.endswith((".", "?")) else f"{message}."
     _stop(
         f"{sentence} See `{context.command_path if context else 'medprobe'} --help`.",
@@ -81,9 +81,9 @@ def _stop(line: str, code: int = 2) -> NoReturn:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is in the exception chain.
+    """Whether the exception, or one that led to it, comes from Ctrl-C.
 
-    Typer turns it into exit code 130, and interrupted code may raise another exception.
+    Typer turns Ctrl-C into exit code 130, and interrupted code may raise another exception.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and error.code == EXIT_INTERRUPTED):

@@ -30,11 +30,10 @@ def root_options(
         typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Reliability benchmarks for medical vision-language models: build datasets, run models, show
-    the board.
-    """
+    """Build datasets, run models and show the board of medical reliability benchmarks."""
 
 
+# Their order is that of the panels in `--help`.
 for commands in (datasets, evaluate, sweep, results, summaries, store, harnesses):
     app.add_typer(commands.app)
 app.add_typer(curate, name="curate", short_help="Make a custom benchmark.", rich_help_panel="Curate")

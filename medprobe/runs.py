@@ -1,4 +1,4 @@
-"""Run a model on a benchmark; a run's scores and answers as tables, and a plot."""
+"""Run a model on a benchmark, and return its scores and answers as tables or a plot."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ READING_COLUMNS = ("response", "choice", "status", "rule")
 
 
 class Generates(Protocol):
-    """Any object with `generate`, which returns a Response per request, or a text per request in
-    order.
+    """Any object with a method `generate`.
+
+    It returns one Response per request, or one text per request in the order of the requests.
     """
 
     def generate(self, requests: list[Request], /) -> Iterable[Response] | Iterable[str]: ...
@@ -54,10 +55,11 @@ class Generates(Protocol):
 class Run:
     """A run of one model on one benchmark.
 
-    `print(run)` shows the table that `medprobe eval` prints; used as a path, it is the run folder.
+    `print(run)` shows the table that `medprobe eval` prints. Wherever a path is expected, a Run
+    stands for its folder.
 
-    `result`: the content of `result.json`; None if several processes shared the run (torchrun) and
-    this one was not the last to finish, in which case `scores` and `answers` raise BadInput.
+    `result` is the content of `result.json`. It is None if several processes shared the run
+    (torchrun) and this one was not the last to finish; `scores` and `answers` then raise BadInput.
     """
 
     folder: Path
@@ -65,12 +67,12 @@ class Run:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row per metric, with the numbers of `result.json` in its order.
+        """The scores in `result.json`, one row per metric in the same order.
 
         Columns: `metric`; `value` with its 95 % interval `low` to `high`, in percent (a count for
         metrics named `*_irrelevant`), missing where the metric is undefined; `n`, the denominator;
-        `chance`, the score of guessing in percent; `verdict` against chance: better, no different,
-        or worse.
+        `chance`, the score of guessing in percent; `verdict` against chance, which is better, no
+        different, or worse.
         """
         scores = _finished(self).scores
         columns = {name: pd.Series([getattr(score, name) for score in scores.values()]) for name in SCORE_COLUMNS}
@@ -84,24 +86,25 @@ class Run:
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """One row per question and sample, in the benchmark's order, missing answers included.
+        """The answers, one row per question and sample, including missing ones.
 
         Columns: `question_id`; `case_id` (questions that are scored together); `sample`, from 0;
-        `question_type` (single, multiple, yes_no); `question`; `options`, a list starting with A;
-        `key`, the letters of the correct options ("B", "AC"), missing if the key is hidden;
-        `response`, the text; `choice`, the letters of the chosen options, missing if none; `status`
-        (answered, irrelevant, refused, truncated, failed, missing); `rule`, which determined the
-        choice; `correct`, as counted in the scores, missing if the key is hidden; then the
-        benchmark's facets, `category` as a list.
+        `question_type` (single, multiple, yes_no); `question`; `options`, a list whose first entry
+        is option A; `key`, the letters of the correct options ("B", "AC"), missing if the key is
+        hidden; `response`, the text; `choice`, the letters of the chosen options, missing if there
+        are none; `status` (answered, irrelevant, refused, truncated, failed, missing); `rule`, by
+        which the choice was read; `correct`, whether it counts as correct, missing if the key is
+        hidden; then the benchmark's facets, of which `category` is a list.
 
-        Letters always refer to `options`: in a run with permuted options, sample s showed them
-        rotated by s positions, and `response` names a letter as shown.
+        Letters always refer to `options`, except in `response`: in a run with permuted options,
+        sample s showed them rotated by s positions.
 
         Raises:
             BadInput: the result has no answers, such as an aggregate or a published number.
         """
         _finished(self)
-        side = load_side(str(self.folder), list)  # no papers
+        # `list` stands for the papers' results, which are not needed.
+        side = load_side(str(self.folder), list)
         if side.answers is None or side.questions is None:
             raise BadInput(
                 f"{self.folder}: contains a result without answers and questions. Load the run folder itself."
@@ -110,12 +113,14 @@ class Run:
 
     @cached_property
     def sight(self) -> pd.DataFrame:
-        """Contribution of the images to each score, for a run made with `arms` (`docs/sight.md`).
+        """How much of each score comes from the images, for a run with `arms` (`docs/sight.md`).
 
-        One row per metric. Columns: `metric`; `real`, `withheld`, `blank`, `swapped`: percent in
-        each run; `from_image`, the percentage points that need the image, with the 95 % interval
-        `low` to `high`; `sees`; `best_arm`; `share_without`, the percent of the score that remains
-        without the image, with `share_low` to `share_high`; `n`; `note`, why there is no number.
+        There is one row per metric. Columns: `metric`; `real`, `withheld`, `blank` and `swapped`,
+        the score of each run in percent; `from_image`, the percentage points that need the image,
+        with the 95 % interval `low` to `high`; `sees`, whether every arm is significantly below the
+        run; `best_arm`, the arm that comes closest to it; `share_without`, the percentage of the
+        score that remains without the image, with the interval `share_low` to `share_high`; `n`;
+        `note`, why there is no number.
 
         Raises:
             BadInput: not a run folder.
@@ -126,7 +131,7 @@ class Run:
         return sight_table(load_arms([self.folder])[0])
 
     def plot(self) -> Figure:
-        """Plot the percent metrics with 95 % intervals and chance.
+        """Plot the metrics that are percentages, with 95 % intervals and chance.
 
         Returns:
             A matplotlib figure (extra `plot`); save it with `.savefig(FILE)`.
@@ -137,15 +142,15 @@ class Run:
         return str(self.folder)
 
     def table(self, all_metrics: bool = False) -> str:
-        """Return the table that `medprobe eval` prints: headline score and the benchmark's other
-        metrics.
+        """Return the table that `medprobe eval` prints.
 
         Args:
-            all_metrics: also finish reasons, accuracy over answered questions, and letter
-                frequencies.
+            all_metrics: also include the metrics that every benchmark has, such as the share of
+                refusals or accuracy on answered questions.
         """
         if self.result is None:
             return f"{self.folder}: this process has finished its share; the last process to finish writes the result"
+        # Aggregates and published numbers have no answers to quote.
         has_answers = self.result.kind == "measured" and (self.folder / READINGS_FILE).is_file()
         return (
             format_run(self.folder, self.result, all_metrics)
@@ -175,22 +180,22 @@ def evaluate(
     """Run a model on a benchmark, as `medprobe eval` does.
 
     Args:
-        benchmark: its name, or a dataset's location (data/my-set).
+        benchmark: name of the benchmark, or a dataset's location (data/my-set).
         model: a value of `--model` ("openai:NAME", a transformers id or folder, "baseline:chance"
             ...), or any object with `generate(requests)` (see `Generates`).
         data: dataset folder or Hub repository [data/<benchmark>].
         method: "mc", "gd", "ps", "ps_official" or "ff" (`medprobe list methods`).
         image: the images shown with each question: "real", "withheld" (none), "blank" (grey) or
             "swapped" (another case's).
-        arms: also run with every other `image`, in folders beside this run's; `Run.sight` then
+        arms: also run with every other `image`, in folders next to this run's; `Run.sight` then
             shows what the images add.
-        limit: only the first N questions, completed to whole cases.
+        limit: only the first N questions, and the rest of their cases.
         base_url: address of an OpenAI-compatible server.
-        out: run folder [runs/<run id>]. A run repeated into the same folder asks only unanswered
-            questions. Without `out`, an object gets a new folder at each call, since it may have
-            changed.
+        out: run folder [runs/<run id>]. If the folder already has this run, only unanswered
+            questions are asked. Without `out`, an object gets a new folder at each call, since it
+            may have changed.
         resume: False starts over.
-        argv: the arguments from which the result's `command` is composed.
+        argv: the command-line arguments, recorded as the result's `command`.
         options: other options of `medprobe eval` by name, with `_` for `-`: samples=3,
             permute=True, facet="modality=CT", generation={"top_p": 0.9}.
 
@@ -198,7 +203,8 @@ def evaluate(
         The run, with its scores and answers.
 
     Raises:
-        BadInput: anything the caller can fix, in one line; no incomplete file is left behind.
+        BadInput: anything that the caller can fix; the message is one line, and no incomplete file
+            is left behind.
     """
     from eval_harness.models.load import CachingLoader, load_backend, wrap_plug_in
     from eval_harness.runs.runner import evaluate_arms as run_arms
@@ -225,7 +231,7 @@ def evaluate(
         if base_url is not None and "judge" not in options:
             raise BadInput("base_url: an object runs in this process, without a server. Omit it.")
 
-        # The object replaces the model that `--model` would name.
+        # Returns the object, whatever model is named.
         def load(_: str, settings: Settings) -> Backend:
             return wrap_plug_in(model, kind, f"model {kind}", settings)
 
@@ -238,11 +244,13 @@ def evaluate(
         config = build_config({**validated, "benchmark": benchmark, "no_resume": not resume}, argv)
         with CachingLoader(load) as loader:
             result, folder = run_arms(config, loader) if arms else run_model(config, loader)
+    # Name the extra to install, if the missing module belongs to one.
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
     finally:
         if out is None and all_options["out"] is not None:
-            with suppress(OSError):  # not empty: it contains a run
+            # Remove the new folder if nothing was written; rmdir fails if it is not empty.
+            with suppress(OSError):
                 Path(all_options["out"]).rmdir()
     return Run(folder, result)
 
@@ -251,7 +259,7 @@ def load_run(folder: Source) -> Run:
     """Load a finished run from its folder, or a result from its folder in a store.
 
     Raises:
-        BadInput: there is no readable result.
+        BadInput: the folder has no result that can be read.
     """
     path = Path(folder)
     if path.is_file():
@@ -271,9 +279,9 @@ def answer_table(side: Side) -> pd.DataFrame:
     readings, questions = side.answers, side.questions
     assert readings is not None and questions is not None
     family = side.result.benchmark.family
-    # Graded here rather than stored: correctness follows from the key, which may be corrected.
+    # Not stored but graded here, since the key may have been corrected.
     graded = grade(family, questions, readings)
-    # Recorded answers may lack questions: align by id.
+    # Grading leaves out questions with a hidden key, so rows are matched by id.
     row_of = {name: row for row, name in enumerate(graded.columns["question_id"].tolist())}
     correct = [
         bool(graded.right[row_of[name], sample]) if name in row_of else None
@@ -294,11 +302,11 @@ def answer_table(side: Side) -> pd.DataFrame:
 
 
 def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
-    """Plot each percent metric as a point with its 95 % interval, and a tick at chance.
+    """Plot each percentage as a point with its 95 % interval, and a tick at chance.
 
     Args:
         scores: see `Run.scores`.
-        result: provides the title.
+        result: the result, for the title.
 
     Returns:
         A matplotlib figure.
@@ -307,7 +315,7 @@ def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
     from matplotlib import pyplot
 
     is_count = [name in METRICS and METRICS[name].unit == "count" for name in scores["metric"]]
-    # Counts have no percent axis.
+    # Counts cannot be shown on an axis in percent.
     rows = scores[scores["value"].notna() & ~pd.Series(is_count, index=scores.index)]
     figure, axes = pyplot.subplots(figsize=(7, 1.2 + 0.32 * len(rows)), layout="constrained")
     places = range(len(rows))
@@ -315,16 +323,18 @@ def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
     axes.plot(rows["value"], places, "o", color=BLUE, label="score, 95 % interval")
     axes.plot(rows["chance"], places, "|", color=GREY, markersize=14, label="chance")
     axes.set(yticks=places, yticklabels=rows["metric"], xlim=(-2, 102), xlabel="percent")
+    # Inverted, so that the first metric is at the top.
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_title(f"{result.model.name} on {result.benchmark.name}")
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    pyplot.close(figure)  # a notebook displays the returned figure, and would display an open one twice
+    # A notebook displays the returned figure; if it were still open, it would appear twice.
+    pyplot.close(figure)
     return figure
 
 
 def _letters(positions: Iterable[Iterable[int]]) -> pd.Series:
-    """Convert option positions to letters; missing where there are none."""
+    """Convert lists of option positions to letters; an empty list becomes a missing value."""
     texts = ["".join(LETTERS[position] for position in sorted(map(int, chosen))) or None for chosen in positions]
     return pd.Series(texts, dtype="str")
 
@@ -338,15 +348,16 @@ def _finished(run: Run) -> Result:
 
 
 def _new_folder(name: str) -> Path:
-    """Create the first of runs/NAME, runs/NAME-2 ... that does not exist.
+    """Create and return the first folder of runs/NAME, runs/NAME-2 ... that does not exist.
 
     Raises BadInput if several processes share the run.
     """
     from eval_harness.runs.shards import Shard
 
-    # Each process would otherwise create a folder of its own.
+    # Otherwise each process would create a folder of its own.
     if Shard.of_this_process().world > 1:
         raise BadInput("evaluate: several processes share a run folder. Name it: out=...")
+    # mkdir fails if the folder exists, so two processes never get the same one.
     number, folder = 1, Path("runs") / name
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Results as a table of models x benchmarks, for the terminal, Markdown and LaTeX."""
+"""Format results as a table of models x benchmarks, for the terminal, Markdown or LaTeX."""
 
 from __future__ import annotations
 
@@ -15,35 +15,37 @@ from eval_harness.store.formatting import PHANTOM_NOTE, format_bounds, format_sc
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
-"""Matches the variant of a result on phantoms."""
+"""Regular expression for the variant of a result on phantoms."""
 MAX_NOTE_LENGTH = 300
-"""Characters of a cell or note in the terminal."""
+"""Maximum length of a cell or note in the terminal, in characters."""
 MAX_REASONS = 5
-"""Reasons for missing scores and withdrawals that are printed."""
+"""Maximum number of printed reasons for missing scores and withdrawals."""
 
 
 def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Pivot rows of `medprobe.load_results` into a table of models x benchmarks.
 
-    Columns: `model`; `asked` (the method, then whatever else distinguishes the result); one per
-    benchmark, metric and label, with the cells "value (low-high)", "no score", or "" if there is no
-    result, in the order of `rows`. Models are sorted by the first of these, best first: complete
-    runs, partial runs, withdrawn results, published numbers. The last row is guessing.
+    The columns are `model`, `asked` (the method and whatever else distinguishes the result), and
+    one per benchmark, metric and label, official benchmarks first. Their cells are "value
+    (low-high)", "no score", or "" if there is no result. Complete runs come first, then partial
+    runs, withdrawn results and published numbers; each of these groups is sorted by the first
+    column of scores, best first. The last row is guessing.
     """
     sort_group = rows["part"].notna() + 2 * rows["withdrawn"].notna() + 4 * (rows["kind"] == "published")
     rows = rows.assign(column=_columns(rows), asked=_describe_methods(rows), standing=sort_group)
     key = ["model", "asked", "column"]
     duplicates = rows[rows.duplicated(key, keep=False)]
-    # Results that differ in nothing but the prompt are told apart by its name.
+    # Results that otherwise look the same are told apart by the name of their prompt.
     prompts = rows["prompt"].map(lambda name: f", {name}", na_action="ignore").fillna("")
     has_duplicates = pd.MultiIndex.from_frame(rows[key[:2]]).isin(pd.MultiIndex.from_frame(duplicates[key[:2]]))
     rows["asked"] += prompts.where(has_duplicates, "")
-    rows["number"] = rows.groupby(key).cumcount()  # one line per identical run
-    # Column order: official benchmarks first, each with its metrics in row order.
-    order = sorted(rows["column"].unique(), key=_benchmark_sort_key)  # stable: within a benchmark, as in `rows`
+    # Repeated runs, which not even the prompt tells apart, get one line each.
+    rows["number"] = rows.groupby(key).cumcount()
+    # The sort is stable, so a benchmark's metrics keep the order that they have in `rows`.
+    order = sorted(rows["column"].unique(), key=_benchmark_sort_key)
     rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
     index = ["standing", "model", "asked", "number"]
-    # Sort by the values, then print the cells.
+    # Cells are texts, so the rows are sorted by a second table with the values.
     table = rows.pivot(index=index, columns="column", values="cell")[order]
     values = rows.pivot(index=index, columns="column", values="value")[order].astype(float)
     sort_metric = METRICS.get(rows.loc[rows["column"] == order[0], "metric"].iloc[0])
@@ -51,7 +53,6 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     best = values.iloc[:, 0].sort_values(ascending=ascending, kind="stable", na_position="last")
     best = best.sort_index(level="standing", sort_remaining=False, kind="stable")
     table = table.loc[best.index].reset_index().drop(columns=["standing", "number"]).fillna("")
-    # The last row shows what guessing scores.
     guessing = {column: _chance(column_rows["chance"]) for column, column_rows in rows.groupby("column")}
     table.loc[len(table)] = {"model": GUESSING, "asked": "", **guessing}
     table.columns.name = None
@@ -62,10 +63,11 @@ def as_text(rows: pd.DataFrame) -> str:
     """Format `score_table` for the terminal, with notes below it.
 
     Args:
-        rows: of `medprobe.load_results`.
+        rows: rows of `medprobe.load_results`.
     """
     table = score_table(rows)
     columns = [[printable_line(str(cell), MAX_NOTE_LENGTH) for cell in (name, *table[name])] for name in table.columns]
+    # Names come from submissions, so they are made printable and cut to length.
     widths = [max(map(len, cells)) for cells in columns]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -79,7 +81,7 @@ def as_markdown(rows: pd.DataFrame) -> str:
     """Format `score_table` in Markdown.
 
     Args:
-        rows: of `medprobe.load_results`.
+        rows: rows of `medprobe.load_results`.
     """
     table = score_table(rows)
 
@@ -96,10 +98,10 @@ def as_markdown(rows: pd.DataFrame) -> str:
 
 
 def as_latex(rows: pd.DataFrame) -> str:
-    """Format `score_table` as a LaTeX table for the package booktabs.
+    """Format `score_table` as a LaTeX table that uses the package booktabs.
 
     Args:
-        rows: of `medprobe.load_results`.
+        rows: rows of `medprobe.load_results`.
     """
     table = score_table(rows)
 
@@ -117,8 +119,9 @@ def as_latex(rows: pd.DataFrame) -> str:
 
 
 def _markdown(cell: object) -> str:
-    """Escape a cell: no image, link, emphasis or HTML, nor an address that viewers turn into a
-    link.
+    """Escape a cell, so that it shows no image, link, emphasis or HTML.
+
+    Addresses are escaped, too, since some viewers turn them into links.
     """
     escaped = re.sub(r"([\\`*_\[\]<>|~!&#])", r"\\\1", single_line(str(cell)))
     return re.sub(r"(?<=:)(?=//)|(?<=www)(?=\.)", r"\\", escaped, flags=re.IGNORECASE)
@@ -129,7 +132,7 @@ FORMATTERS: dict[str, Callable[[pd.DataFrame], str]] = {
     "md": as_markdown,
     "latex": as_latex,
 }
-"""`--format` -> function."""
+"""Value of `--format` -> function that formats rows of `medprobe.load_results`."""
 _SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -142,10 +145,10 @@ def table_notes(rows: pd.DataFrame) -> list[str]:
     """Return notes on the numbers: units, phantoms, reasons for missing scores and withdrawals.
 
     Args:
-        rows: of `medprobe.load_results`.
+        rows: rows of `medprobe.load_results`.
 
     Returns:
-        One line each; at most `MAX_REASONS` reasons.
+        One line per note, with at most `MAX_REASONS` reasons.
     """
     notes = ["percent, with 95 % intervals; a score is better than guessing if its interval lies above it"]
     if rows["variant"].str.contains(PHANTOMS, na=False).any():
@@ -160,13 +163,16 @@ def table_notes(rows: pd.DataFrame) -> list[str]:
 
 
 def _columns(rows: pd.DataFrame) -> list[str]:
-    """Return the column heading of each row: benchmark; split if there are several; metric;
-    phantoms; label.
+    """Return the heading of the column in which each row's score is shown.
+
+    It consists of the benchmark, the split, "(phantoms)", the metric and the label, as far as they
+    are needed.
     """
-    # Name the split only where a benchmark appears with several.
+    # The split is named only if a benchmark occurs with several.
     splits = rows.groupby("benchmark")["split"].nunique()
     is_phantom = rows["variant"].str.contains(PHANTOMS, na=False)
     is_mixed = bool(is_phantom.any()) and not bool(is_phantom.all())
+    # Phantoms are named only if the table also contains other results.
     names = []
     for row, phantom in zip(rows.to_dict("records"), is_phantom, strict=True):
         parts = [row["benchmark"], row["split"] if splits[row["benchmark"]] > 1 else ""]
@@ -177,10 +183,11 @@ def _columns(rows: pd.DataFrame) -> list[str]:
 
 
 def _describe_methods(rows: pd.DataFrame) -> list[str]:
-    """Return method and variant of each row; for a published number also paper and table."""
+    """Return the method and variant of each row; for a published number also paper and table."""
     descriptions = []
     for row in rows.to_dict("records"):
         variant = "" if pd.isna(row["variant"]) else re.sub(PHANTOMS, "", row["variant"]).replace("; ", ", ")
+        # A citation is 'Authors, "Title"': the authors suffice in a table.
         paper = "" if pd.isna(row["source"]) else row["source"].split(', "')[0]
         printed_source = ", ".join(filter(None, [paper, "" if pd.isna(row["table"]) else row["table"]]))
         kind = {"published": printed_source, "aggregate": "aggregate"}.get(row["kind"], "")
@@ -209,8 +216,9 @@ def _cell(row: Mapping[Any, Any]) -> str:
 
 
 def _chance(chances: pd.Series) -> str:
-    """Format the score of guessing in a column; a range if its results are on different
-    questions.
+    """Format the score of guessing in a column.
+
+    It is a range if the results in the column are on different questions.
     """
     values = chances.dropna().astype(float)
     if values.empty:

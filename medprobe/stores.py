@@ -36,21 +36,21 @@ def submit(
     with_questions: bool = False,
     account: str | None = None,
 ) -> Submitted:
-    """Add answers to a results store. Their scores are derived again there.
+    """Add answers to a results store, with scores recomputed from them.
 
     Identical answers are added only once.
 
     Args:
-        answers: a run or its folder; or a file of answers or log of another harness, which needs
+        answers: a run or its folder; or another harness's file of answers or log, which needs
             `benchmark` and `model`.
-        to: the store: a folder, or ORG/NAME on the Hub (one pull request).
-        benchmark: the benchmark that a file answers.
+        to: the store, which is a folder, or ORG/NAME on the Hub (opens a pull request).
+        benchmark: the benchmark that the answers in a file are for.
         model: display name of the model that gave the answers in a file.
         data: dataset folder or Hub repository.
-        split: split that a file answers.
-        extraction: how a file is read: "ours" or "official".
-        kind: of the model: "open", "proprietary" or "medical".
-        reproduced: you own the store and ran the model yourself.
+        split: the split that the answers in a file are for.
+        extraction: how the answers in a file are read, "ours" or "official".
+        kind: kind of the model in a file, "open", "proprietary" or "medical".
+        reproduced: True if you own the store and ran the model yourself.
         with_questions: also store the questions.
         account: the submitter, for a store in a folder [this user].
 
@@ -58,7 +58,7 @@ def submit(
         `location`, whether it is `new` there, and the `submission` (`result`, `notes`, `flags`).
 
     Raises:
-        BadInput: lists every problem; nothing is added.
+        BadInput: the answers have problems, which the message lists; nothing was added.
     """
     return convert.convert_and_submit(
         Path(answers), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
@@ -68,11 +68,12 @@ def submit(
 
 
 def published_name_kinds() -> dict[str, str | None]:
-    """Return the names of models in the papers' tables -> kind.
+    """Return the kind of each model in the papers' tables, by name.
 
-    Submitted names are compared with these.
+    The names of submitted models are compared with these.
     """
     table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
+    # A row has the name that each paper gives to a model.
     rows = list(csv.DictReader(table.splitlines()))
     return {
         name: row["kind"] or None
@@ -85,13 +86,14 @@ def published_name_kinds() -> dict[str, str | None]:
 def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     """Load the results of runs and stores, and those of the papers, as one table.
 
-    One row per result, facet value and metric, overall scores first. Columns: `benchmark`, `split`,
-    `model`, `kind` (measured, published, aggregate), `method`, `prompt`, `variant` (whatever else
-    distinguishes a result), `metric`, `headline` (True for the metric that the benchmark is ranked
-    by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval
-    `low` to `high` (percent, or a count), `chance` and `verdict` against it, `n`, `n_cases`,
-    `n_effective`, `no_score` (why there is none), `part` (what was asked, if not everything),
-    `withdrawn` (the reason), `source`, `table`, `note`.
+    There is one row per result, facet value and metric, overall scores first. Columns: `benchmark`,
+    `split`, `model`, `kind` (measured, published, aggregate), `method`, `prompt`, `variant`
+    (whatever else distinguishes a result), `metric`, `headline` (True for the metric that the
+    benchmark is ranked by), `facet` and `facet_value` (missing for overall scores), `value` with
+    its 95 % interval `low` to `high` (percent, or a count), `chance` with its interval `chance_low`
+    to `chance_high`, `verdict` against chance, `n`, `n_cases`, `n_effective`, `no_score` (why there
+    is no value or verdict), `part` (what was asked, if not everything), `withdrawn` (the reason, if
+    it was), `source`, `table`, `note`.
 
     Args:
         sources: run folders, folders of them (runs/), and stores: a folder with `results/`, or
@@ -99,27 +101,28 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
         published: append the papers' numbers; without `sources`, return only these.
 
     Raises:
-        BadInput: a source contains no results. A file that cannot be read is skipped with a
+        BadInput: a source contains no results. Files that cannot be read are skipped with a
             warning.
     """
     if not sources and not published:
         raise BadInput("load_results: name a run or a store, or pass published=True for the papers' numbers.")
     results: dict[str, Result] = {}
     withdrawn: dict[str, str] = {}
-    # The same result may be in a run folder and in a store: it is identified by its content.
+    # The same result may be in a run folder and in a store, so it is identified by its content.
     for source in sources:
         stored, problems = _results_of(os.fspath(source))
         for problem in problems:
             warnings.warn(f"skipped: {problem}", stacklevel=2)
         for entry in stored:
             result = entry.result
-            # Stores do not keep the dataset's location.
+            # The dataset's location is left out, since stores do not keep that of a local folder.
             identity = result.model_dump_json(
                 include={"kind", "benchmark", "model", "method", "scores"},
                 exclude={"benchmark": {"repo"}},
             )
             results.setdefault(identity, result)
-            if entry.withdrawal is not None:  # even if another copy was loaded first
+            # One withdrawn copy suffices, even if another copy was loaded first.
+            if entry.withdrawal is not None:
                 withdrawn[identity] = entry.withdrawal.reason
     reasons = {at: withdrawn[identity] for at, identity in enumerate(results) if identity in withdrawn}
     if published:
@@ -130,8 +133,9 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
 
 
 def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
-    """Return the results of a run folder, a folder of run folders, or a store, and the unreadable
-    files.
+    """Return the results of a run folder, a folder of run folders, or a store.
+
+    The second value describes the files that cannot be read.
     """
     path = Path(source)
     if (path / RESULT_FILE).is_file() or path.is_file():
@@ -141,7 +145,7 @@ def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
         if (path / "results").is_dir()
         else sorted({*path.glob(f"*/{RESULT_FILE}"), *path.glob(f"*/*/{RESULT_FILE}")})
     )
-    # Not run folders: a store, or something that is interrupted.
+    # Without finished runs it is a store, unless it contains an interrupted run.
     if not runs:
         if path.joinpath(RUN_FILE).is_file() or any(path.glob(f"*/{RUN_FILE}")):
             raise BadInput(
@@ -160,25 +164,26 @@ def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
 def compare(a: Source, b: Source) -> pd.DataFrame:
     """Compare two results.
 
-    One row per metric that both have: `metric`; `a`, `b`, `difference` (a - b), in percent (or
-    counts); `low`, `high`, the 95 % interval of the difference in percentage points; `p`,
-    two-sided; `test`, paired by case if both have answers to the same questions, otherwise treated
-    as independent; `note`, why two values are not compared. Values that do not apply are missing.
+    The table has one row per metric that both have. Columns: `metric`; `a`, `b` and `difference`
+    (a - b), in percent or counts; `low` and `high`, the 95 % interval of the difference in
+    percentage points; `p`, the two-sided p-value; `test`, which is paired if both have answers to
+    the same questions, and otherwise treats the scores as independent; `note`, why two values are
+    not compared. Values that do not apply are missing.
 
     Args:
         a, b: a run or its folder, a result.json, or "published:MODEL/BENCHMARK/METHOD/Table 1".
 
     Raises:
-        BadInput: not a result, or results on different benchmarks.
+        BadInput: a source is not a result, or the results are on different benchmarks.
     """
     return score_differences(load_comparison_side(a), load_comparison_side(b))
 
 
 def load_comparison_side(source: Source) -> Side:
-    """Load one side of a comparison.
+    """Load one side of a comparison; see `compare`.
 
     Raises:
-        BadInput: not a result.
+        BadInput: the source is not a result.
     """
     from leaderboard_space.data.published_results import published_results
 

@@ -1,3 +1,4 @@
-"""The commands, by what they work on. Each imports its dependencies when it runs, so `--help` is
-fast.
+"""The commands of `medprobe`, grouped by what they work on.
+
+A command imports its dependencies only when it runs, so that `--help` is fast.
 """

@@ -1,4 +1,4 @@
-"""build, publish, diff: from the authors' files to a dataset repository on the Hub."""
+"""Define the commands for datasets: build, publish, diff."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def build(
     ] = False,
     text_only: Annotated[
         bool,
-        typer.Option("--text-only", help="without images: write only the config `questions_text`"),
+        typer.Option("--text-only", help="write only the config `questions_text`, without images"),
     ] = False,
     eval_yaml: Annotated[
         bool,
         typer.Option(
             "--eval-yaml",
-            help="add the Hub's own tasks, for a dataset that is a benchmark there; copies the images",
+            help="add the eval.yaml of a dataset that is to be a benchmark on the Hub; copies the images",
         ),
     ] = False,
 ) -> None:
@@ -64,7 +64,7 @@ def build(
         raise BadInput(
             f"build {benchmark}: cannot be combined with --as, --source or --images. Build the benchmarks one by one."
         )
-    # With `all`, `--out` is the parent of the datasets' folders.
+    # With several benchmarks, `--out` is the parent of the datasets' folders.
     for benchmark_name in benchmarks:
         folder = out / benchmark_name if out and len(benchmarks) > 1 else out
         report = build_dataset(
@@ -138,16 +138,16 @@ def publish(
 
 @app.command(short_help="List the questions that a version changed.", rich_help_panel="Data")
 def diff(
-    old_version: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a dataset's version, or a folder")],
+    old_version: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a version of a dataset, or a folder")],
     new_version: Annotated[
         str,
-        typer.Argument(metavar="@TAG", help="its other version: @TAG, ORG/NAME@TAG or a folder"),
+        typer.Argument(metavar="@TAG", help="the version to compare with: @TAG, ORG/NAME@TAG or a folder"),
     ],
     max_listed: Annotated[
         int, typer.Option("--most", help="maximum number of questions to list per kind of change")
     ] = 20,
 ) -> None:
-    """List the questions that were added, removed and changed between two versions, in Markdown."""
+    """List the questions that were added, removed or changed between two versions, in Markdown."""
     from dataset_builders.hub.changes import compare_versions, format_changes, open_versions
 
     typer.echo(format_changes(compare_versions(*open_versions(old_version, new_version)), max_listed))

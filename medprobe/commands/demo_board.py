@@ -13,13 +13,13 @@ from medprobe import BadInput, build, evaluate, open_dataset, submit
 
 TINY = "tiny-vlm"
 BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")
-"""Baselines that the demo runs beside a tiny model with random weights."""
+"""Baselines that the demo runs in addition to a tiny model with random weights."""
 
 
 def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
     """Create `folder/{data,models,runs,results}`.
 
-    Complete parts are kept, so a second call takes seconds and a killed one resumes.
+    Finished parts are kept, so a second call takes seconds, and one that was killed is resumed.
 
     Args:
         folder: where everything is written.
@@ -66,7 +66,7 @@ def _dataset(family: str, folder: Path, say: Callable[[str], None]) -> None:
 def _evaluation(family: str, model: str, folder: Path, say: Callable[[str], None]) -> None:
     out = folder / "runs" / f"{family}-{Path(model).name.removeprefix('baseline:')}"
     data = folder / "data" / family
-    # Only a new evaluation is worth a line.
+    # Only a new evaluation is reported.
     is_new = not (out / "result.json").exists()
     argv = ("eval", family, "--model", model, "--data", str(data), "--out", str(out))
     run = evaluate(family, model, data=data, out=out, argv=argv)

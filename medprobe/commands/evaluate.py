@@ -1,4 +1,4 @@
-"""eval, score: run a model on a benchmark, and recompute its scores."""
+"""Define the commands that run a model and recompute its scores: eval, score."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app = typer.Typer()
 RUN, PROMPT, SAMPLING, SERVER, LOCAL = (
     partial(typer.Option, rich_help_panel=name) for name in ("Run", "Prompt", "Sampling", "Server", "Local model")
 )
-"""An option in a panel of `medprobe eval --help`, like `OUTPUT`."""
+"""An option in one of the panels of `medprobe eval --help`, like `OUTPUT`."""
 
 
 @app.command("eval", short_help="Run a model on benchmarks.", rich_help_panel="Run")
@@ -65,7 +65,7 @@ def run_model(
         list[str] | None,
         RUN(help="only questions with this label, e.g. modality=CT (repeatable: OR within a facet, AND across facets)"),
     ] = None,
-    limit: Annotated[int | None, RUN(help="only the first N questions, completed to whole cases")] = None,
+    limit: Annotated[int | None, RUN(help="only the first N questions, and the rest of their cases")] = None,
     method: Annotated[str, RUN(help="how the model is asked: mc, gd, ps, ps_official, ff")] = "mc",
     image: Annotated[
         str,
@@ -179,9 +179,11 @@ def run_model(
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
-    """Run a model on one or more benchmarks. Questions that already have an answer are not asked
-    again.
+    """Run a model on one or more benchmarks.
+
+    Questions that already have an answer are not asked again.
     """
+    # All options are passed on by name, except those that this function handles itself.
     options = dict(locals())
     for benchmark_name in (
         "benchmark",
@@ -195,19 +197,19 @@ def run_model(
         "fail_under",
     ):
         del options[benchmark_name]
-    # Fail on wrong arguments before anything is loaded.
+    # Parsed first, so that wrong values fail before anything is loaded.
     limits, benchmarks = parse_score_limits(fail_under or ()), parse_benchmarks(benchmark)
     is_several = len(benchmarks) > 1
     folders = {
         benchmark_name: out / Path(benchmark_name).name if out and is_several else out for benchmark_name in benchmarks
     }
-    # A single run finds its dataset itself.
+    # With several benchmarks, every dataset is looked for before the first run begins.
     if dry_run or is_several:
         from eval_harness.records.selection import select_questions
         from eval_harness.runs.config import build_config
         from eval_harness.runs.dry_run import describe_first_request
 
-        for benchmark_name, folder in folders.items():  # find every dataset before sending anything
+        for benchmark_name, folder in folders.items():
             config = build_config({**options, "benchmark": benchmark_name, "out": folder}, sys.argv[1:])
             if dry_run:
                 typer.echo(describe_first_request(config, arms))
@@ -229,16 +231,16 @@ def run_model(
 
     runs = []
     for benchmark_name, folder in folders.items():
-        # The command recorded for each run names its own benchmark and folder.
+        # The recorded command names the benchmark and the folder of this run alone.
         replacements = {benchmark: benchmark_name, str(out): str(folder)}
         argv = [replacements.get(word, word) for word in sys.argv[1:]]
-        # --quiet suppresses standard error; an exception still prints its line.
+        # --quiet suppresses standard error during the run; an error is still reported afterwards.
         with (
             Path(os.devnull).open("w") as nowhere,
             redirect_stderr(nowhere) if quiet else nullcontext(),
         ):
             run = evaluate(benchmark_name, **options, arms=arms, out=folder, resume=not no_resume, argv=argv)
-        if run.result is None:  # another of several processes writes the result
+        if run.result is None:  # another process of this run will write the result
             typer.echo(str(run))
             continue
         runs.append(run)
@@ -278,7 +280,7 @@ def score(
         bool,
         typer.Option(
             "--asked-only",
-            help="reduce an interrupted run to the cases that were asked, marked as a selection",
+            help="reduce an interrupted run to the cases that were asked, and mark it as a selection",
         ),
     ] = False,
     all_metrics: AllMetrics = False,
@@ -286,8 +288,9 @@ def score(
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
-    """Recompute the scores of a run folder from its answers (rewrites its result.json). `eval
-    --model recorded:FILE` scores a file.
+    """Recompute the scores of a run folder from its answers, and rewrite its result.json.
+
+    To score a file of answers, use `medprobe eval --model recorded:FILE`.
     """
     from dataset_builders.errors import BadInput
     from eval_harness.runs.run_scoring import judge_run, score_run
@@ -297,7 +300,7 @@ def score(
     limits = parse_score_limits(fail_under or ())
     if judge and (no_judge or extraction):
         raise BadInput("--judge: cannot be combined with --no-judge or --extraction.")
-    # Before scoring, which refuses an incomplete run.
+    # Done before scoring, which refuses an incomplete run.
     if asked_only:
         keep_answered_cases(run)
     if judge:

@@ -1,6 +1,4 @@
-"""publish-score, export-tsv, export-lmms-eval: exports to the Hub's leaderboards and to other
-harnesses.
-"""
+"""Define the commands for other harnesses: publish-score, export-tsv, export-lmms-eval."""
 
 from __future__ import annotations
 
@@ -23,12 +21,13 @@ def publish_score(
     dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
     store: Annotated[
         str | None,
-        typer.Option(help="results store on the Hub that holds the answers, cited as the source"),
+        typer.Option(help="results store on the Hub that contains the answers, cited as the source"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the file without opening a pull request")] = False,
 ) -> None:
-    """Open (or update) one pull request with .eval_results/<benchmark>.yaml, which holds the metric
-    declared by the dataset's task.
+    """Open or update a pull request that adds .eval_results/<benchmark>.yaml to the model.
+
+    The file contains the metric that the dataset's task declares.
     """
     from dataset_builders.hub.client import check_repo_id
     from eval_harness.store import publish_score as publishing
@@ -65,8 +64,9 @@ def export_lmms_eval(
     split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
     out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_eval"),
 ) -> None:
-    """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples
-    (--log_samples).
+    """Write a task folder with medprobe's prompts, reader and metrics.
+
+    `medprobe submit` reads the samples that lmms-eval writes with --log_samples.
     """
     from eval_harness.interop.lmms_eval import export_task
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from eval_harness.records.result import Result
 
 OUTPUT = partial(typer.Option, rich_help_panel="Output")
-"""An option in this panel of `--help`."""
+"""An option in the panel "Output" of `--help`."""
 
 OutputFormat = Annotated[Literal["table", "json"], OUTPUT("--format", help="table, or json: the whole document")]
 AllMetrics = Annotated[
     bool,
     OUTPUT(
         "--all-metrics",
-        help="also finish reasons, accuracy over answered questions, and letter frequencies",
+        help="also the metrics that every benchmark has, e.g. refusals and accuracy on answered questions",
     ),
 ]
 Quiet = Annotated[bool, OUTPUT("--quiet", help="no progress and no table: the headline score alone")]
@@ -42,10 +42,10 @@ def print_json(results: Sequence[Result]) -> None:
     """Print results as JSON.
 
     Args:
-        results: one is printed as its `result.json`, several as a list.
+        results: the results; a single one is printed as its `result.json`, several as a list.
     """
     documents = [result.to_json() for result in results]
-    # One result keeps the bytes of its file.
+    # A single result is printed exactly as in its file.
     typer.echo(
         documents[0]
         if len(documents) == 1
@@ -55,10 +55,10 @@ def print_json(results: Sequence[Result]) -> None:
 
 
 def quiet_line(result: Result) -> str:
-    """Format the line for `--quiet`.
+    """Format the line that `--quiet` prints.
 
     Returns:
-        "BENCHMARK: headline score", or why there is no score.
+        "BENCHMARK: headline score", with the reason in place of the score if there is none.
     """
     from eval_harness.store.formatting import format_headline
 
@@ -86,11 +86,11 @@ def parse_score_limits(options: Sequence[str]) -> dict[str, float]:
         if not math.isfinite(limit):
             raise BadInput(f"--fail-under {option!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
         metric = resolve_name(name, METRICS, "--fail-under: the metric")
+        # None is neither: such a metric has no better end.
         if not METRICS[metric].higher_is_better:
             raise BadInput(f"--fail-under {option}: a higher {metric} is not better, so a minimum makes no sense.")
-        if (
-            METRICS[metric].unit == "percent" and not 1 < limit <= 100 and limit != 0
-        ):  # 1 is 100 % to some, and 1 % to others
+        # To some users 1 means 1 %, to others 100 %.
+        if METRICS[metric].unit == "percent" and not 1 < limit <= 100 and limit != 0:
             raise BadInput(
                 f"--fail-under {option}: {metric} is in percent, so the value must be 0 or over 1, "
                 "and at most 100. "
@@ -101,10 +101,10 @@ def parse_score_limits(options: Sequence[str]) -> dict[str, float]:
 
 
 def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
-    """Exit with code 1, and one line per limit that is not met.
+    """Exit with code 1 if a limit is not met, and print one line for each that is not.
 
-    A result without a headline score meets no limit; with several results, those of benchmarks
-    without the metric are skipped.
+    A result without a headline score meets no limit. With several results, those of benchmarks that
+    lack the metric are skipped.
     """
     from eval_harness.derive.metrics import NoScore, headline_score
     from eval_harness.store.formatting import format_score

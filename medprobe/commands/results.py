@@ -1,4 +1,4 @@
-"""results, compare, list, board, demo: show results and names."""
+"""Define the commands that show results and names: results, compare, list, board, demo."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ def results(
         ),
     ] = "table",
 ) -> None:
-    """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first;
-    or every number (csv, json).
+    """Print the scores of models.
+
+    The formats table, md and latex give a table of models x benchmarks with 95 % intervals, best
+    model first; csv and json give every number.
     """
     from dataset_builders.errors import BadInput
     from eval_harness.store.results_table import escape_formulas
@@ -58,7 +60,7 @@ def results(
     from medprobe.score_table import FORMATTERS
     from medprobe.stores import load_results
 
-    # The default is runs/, unless only the papers' numbers are requested.
+    # The default is runs/. Without such a folder, --published alone shows the papers' numbers.
     if not sources and (Path("runs").is_dir() or not published):
         if not Path("runs").is_dir():
             raise BadInput("results: no folder runs/ here. Name run folders or a store, or pass --published.")
@@ -73,7 +75,7 @@ def results(
         if names:
             table = _rows_with_names(table, column, names)
     table = filter_by_facets(table, facet or ())
-    # csv and json contain every number; the tables only one metric per benchmark, unless asked.
+    # csv and json contain every number, a table only one metric per benchmark unless it is named.
     if form == "csv":
         typer.echo(escape_formulas(table).to_csv(index=False), nl=False)
     elif form == "json":
@@ -105,8 +107,9 @@ def compare(
     all_metrics: AllMetrics = False,
     form: OutputFormat = "table",
 ) -> None:
-    """Show what differs between two results: scores (paired test), answers, settings. json: the
-    scores, a row per metric.
+    """Show what differs between two results: scores (with a test), answers and settings.
+
+    json contains only the scores, with a row per metric.
     """
     from eval_harness.store.comparison import compare_results
     from medprobe.stores import compare as compare_scores
@@ -128,7 +131,7 @@ METHOD_DESCRIPTIONS = {
 
 
 def _benchmarks() -> list[dict[str, str]]:
-    """Return a row per benchmark."""
+    """Return one row per benchmark."""
     from dataset_builders.benchmarks import BENCHMARKS, spec
     from eval_harness.derive.metrics import HEADLINE_METRICS
 
@@ -145,7 +148,7 @@ def _benchmarks() -> list[dict[str, str]]:
 
 
 def _prompts() -> list[dict[str, str]]:
-    """Return a row per prompt; `default`: the methods or question types that use it by default."""
+    """Return one row per prompt; `default` lists the methods or question types it is used for."""
     from eval_harness.benchmarks import eval_spec
     from eval_harness.prompts import PROMPTS
 
@@ -196,7 +199,7 @@ def list_names(
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
     columns: list[str] = list(rows[0])
-    # Align the columns by their longest cell.
+    # A column is as wide as its longest cell.
     widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in columns}
     for row in [{name: name for name in columns}, *rows]:
         typer.echo("  ".join(str(row[name]).ljust(widths[name]) for name in columns).rstrip())
@@ -209,12 +212,12 @@ def board(
         typer.Option(
             "--results",
             metavar="STORE",
-            help="results store: a folder (that holds results/), or ORG/NAME on the Hub",
+            help="results store: a folder that contains results/, or ORG/NAME on the Hub",
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="dataset folder or Hub repository that answers can be submitted for (repeatable)"),
+        typer.Option(help="dataset (folder or Hub repository) for which answers can be submitted (repeatable)"),
     ] = None,
     hidden: Annotated[
         tuple[str, str, str] | None,
@@ -237,7 +240,7 @@ def board(
     from eval_harness.store.hidden_test import HiddenTest
     from leaderboard_space.app import serve
 
-    # Hub repositories are opened by the board itself, which retries until it can.
+    # A wrong folder fails here. The board opens Hub repositories itself, and retries if it cannot.
     for dataset in data or []:
         if Path(dataset).exists() or "/" not in dataset:
             open_repository(dataset)

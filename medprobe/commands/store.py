@@ -1,4 +1,7 @@
-"""submit, withdraw, annotate, verify, accept, refuse, rescore: work on a results store."""
+"""Define the commands for results stores.
+
+They are submit, withdraw, annotate, verify, accept, refuse and rescore.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,21 @@ def submit(
         Path,
         typer.Argument(
             metavar="RUN_DIR|FILE",
-            help="run folder, a folder of run.json and answers.parquet, or answers of another harness (a file of answers, or its log)",
+            help="run folder, a folder of run.json and answers.parquet, or another harness's file of answers or log",
         ),
     ],
     to: Annotated[str, typer.Option(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
-    benchmark: Annotated[str | None, typer.Option(help="benchmark that FILE answers")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="benchmark that the answers in FILE are for")] = None,
     model: Annotated[str | None, typer.Option(help="display name of the model that gave the answers in FILE")] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="dataset folder or Hub repository (default: the run's; data/<benchmark>)"),
+        typer.Option(help="dataset folder or Hub repository (default: the run's; for FILE, data/<benchmark>)"),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split that FILE answers (default: the benchmark's)")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="split that the answers in FILE are for (default: the benchmark's)")
+    ] = None,
     extraction: Annotated[str, typer.Option(help="how the answers in FILE are read: ours, official")] = "ours",
-    kind: Annotated[str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical")] = None,
+    kind: Annotated[str | None, typer.Option(help="kind of the model in FILE: open, proprietary, medical")] = None,
     reproduced: Annotated[
         bool,
         typer.Option(
@@ -45,8 +50,9 @@ def submit(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
-    """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens
-    one pull request.
+    """Add a result to a store, with its scores recomputed from its answers.
+
+    On the Hub, this opens a pull request.
     """
     from eval_harness.interop.convert import prepare_submission
     from eval_harness.store.formatting import format_headline
@@ -88,14 +94,15 @@ def submit(
 @app.command(short_help="Withdraw a result.", rich_help_panel="Store")
 def withdraw(
     store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="the result's id, or its folder in the store")],
     reason: Annotated[str, typer.Option(help="why, in plain text; the board shows it")],
     account: Annotated[
         str | None, typer.Option(help="who withdraws it (folder stores only) (default: this user)")
     ] = None,
 ) -> None:
-    """Mark a result as withdrawn: it stays in the store but is not ranked. For its submitter and
-    for the store's owner.
+    """Mark a result as withdrawn; it stays in the store, but is not ranked.
+
+    Its submitter and the store's owner can do this.
     """
     from eval_harness.store import notes
 
@@ -106,14 +113,14 @@ def withdraw(
 @app.command(short_help="Attach a note to a result.", rich_help_panel="Store")
 def annotate(
     store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="the result's id, or its folder in the store")],
     note: Annotated[str, typer.Option(help="the note, in plain text; the board shows it")],
     account: Annotated[
         str | None,
         typer.Option(help="who writes the note (folder stores only) (default: this user)"),
     ] = None,
 ) -> None:
-    """Attach a note to a result in a store. For its submitter and for the store's owner."""
+    """Attach a note to a result in a store; its submitter and the store's owner can do this."""
     from eval_harness.store import notes
 
     location, _ = notes.annotate(store, result, note, account)
@@ -123,7 +130,7 @@ def annotate(
 DATA_OPTION = typer.Option(help="dataset (folder or Hub repository) trusted by the store's owner (repeatable)")
 WITH_QUESTIONS_OPTION = typer.Option(
     "--with-questions",
-    help="also store the questions, so that the board can compute any selection of them",
+    help="also store the questions, so that the board can compute scores on any selection of them",
 )
 
 
@@ -139,8 +146,9 @@ def verify(
     data: Annotated[list[str] | None, DATA_OPTION] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS_OPTION] = False,
 ) -> None:
-    """Derive scores from submitted answers; on the Hub, comment on the pull requests and add those
-    without flags to main.
+    """Compute scores from submitted answers, and check the submissions.
+
+    On the Hub, comment on the pull requests, and add those without problems and flags to main.
     """
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import verify as verify_store
@@ -156,6 +164,7 @@ def verify(
     )
     if not results:
         typer.echo("nothing to verify")
+    # With --all, a refusal is a normal outcome and not an error of the command.
     bad = [
         result
         for result in results
@@ -172,8 +181,9 @@ def accept(
     data: Annotated[list[str] | None, DATA_OPTION] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS_OPTION] = False,
 ) -> None:
-    """Add a flagged submission after a person has reviewed it. It is verified again, and refused if
-    it is invalid.
+    """Add a flagged submission after a person has reviewed it.
+
+    It is verified again, and refused if it is invalid.
     """
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
@@ -206,8 +216,10 @@ def rescore(
         ),
     ] = None,
 ) -> None:
-    """Recompute the results that another version derived from a store's answers. The previous
-    scores are kept in each result's folder.
+    """Recompute the outdated results of a store from their answers, and list the changes.
+
+    A result is outdated if another version of medprobe computed it, or if the dataset's answer key
+    or labels were corrected.
     """
     from eval_harness.store.rescoring import rescore_store
 

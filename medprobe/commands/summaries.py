@@ -1,4 +1,4 @@
-"""aggregate, adversarial-pairs, calibration, sight: summarize one or several runs."""
+"""Define the commands that summarize runs: aggregate, adversarial-pairs, calibration, sight."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def aggregate(
     out: Annotated[Path | None, typer.Option(help="write the result file here")] = None,
     form: OutputFormat = "table",
 ) -> None:
-    """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or
-    oracle over samples.
+    """Summarize runs of one model in one result.
+
+    The summary is the best over methods, the mean over prompts and samples, or the majority vote
+    or an oracle over samples.
     """
     from eval_harness.store.aggregate import aggregate as sum_up
     from eval_harness.store.formatting import format_summary
@@ -46,8 +48,10 @@ def adversarial_pairs(
     run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
     form: OutputFormat = "table",
 ) -> None:
-    """Print accuracy on the true questions alone and on pairs of a true and an adversarial question
-    (ProbMed Table 3), in percent.
+    """Print how accuracy drops with adversarial questions, in percent (ProbMed Table 3).
+
+    The accuracies are those on the true questions alone, and on pairs of a true and an adversarial
+    question.
     """
     from eval_harness.store.aggregate import adversarial_pair_scores
     from eval_harness.store.formatting import format_pairs
@@ -68,8 +72,9 @@ def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
     form: OutputFormat = "table",
 ) -> None:
-    """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent (with
-    json every point of it).
+    """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent.
+
+    json contains every point of the curve, the table only some.
     """
     from eval_harness.store.aggregate import run_calibration
 
@@ -83,7 +88,7 @@ def calibration(
     typer.echo(f"expected calibration error {curve.ece:.2f} points over {curve.n} answers")
     typer.echo(curve.bins.round(2).to_string(index=False))
     typer.echo(f"mean risk over all coverages {curve.aurc:.2f} %")
-    # One row of the risk-coverage curve per tenth of coverage.
+    # The table shows one point of the risk-coverage curve per tenth of coverage.
     tenths = curve.risk_coverage["coverage"].map(lambda coverage: math.ceil(coverage / 10))
     typer.echo(curve.risk_coverage.groupby(tenths).tail(1).round(2).to_string(index=False))
 
@@ -92,11 +97,12 @@ def calibration(
 def sight(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run"),
+        typer.Argument(metavar="RUN...", help="run folders; their arms are found next to them"),
     ],
 ) -> None:
-    """Compare runs with those of the same model without the right images (`medprobe eval
-    --arms`).
+    """Compare runs with their arms, in which the same model did not see the right images.
+
+    `medprobe eval --arms` runs them.
     """
     from eval_harness.store.sight_report import format_sight, load_arms
 

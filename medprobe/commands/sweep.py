@@ -1,4 +1,4 @@
-"""sweep: many models x benchmarks x methods."""
+"""Define the command sweep, which runs many models on many benchmarks with many methods."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def sweep(
     workers: Annotated[int, typer.Option(help="with --ray: number of worker processes, each with one model")] = 2,
     gpus_per_worker: Annotated[float, typer.Option(help="with --ray: GPUs per worker")] = 0,
 ) -> None:
-    """Run every model on every benchmark with every method. Questions that already have an answer
-    are not asked again.
+    """Run every model on every benchmark with every method.
+
+    Questions that already have an answer are not asked again.
     """
     from dataset_builders.errors import BadInput
     from eval_harness.runs.shards import Shard
@@ -67,7 +68,7 @@ def sweep(
     if any(folder.is_file() for folder in (out, *out.parents)):
         raise BadInput(f"--out {out}: is a file, or below one. Give a folder.")
     tasks = read_sweep(file, out)
-    # A job array's task runs alone and prints no table.
+    # One task of a job array: there is no table to print.
     if task is not None:
         tasks = [find_task(tasks, task, file)]
         if not dry_run:
@@ -89,11 +90,12 @@ def sweep(
                 )
         if not waiting:
             raise BadInput(f"{file}: there is no task to run: each one is done or cannot be run.")
-        out.mkdir(parents=True, exist_ok=True)  # sbatch does not create the folder of its logs
+        # sbatch does not create the folder for its logs.
+        out.mkdir(parents=True, exist_ok=True)
         typer.echo(slurm_script(waiting, file, out, max_questions))
         return
     typer.echo(format_forecast(expected))
-    # Tasks that cannot run are reported at the end, beside those that failed.
+    # Tasks that cannot run are reported at the end, together with those that failed.
     errors = {task_forecast.task.number: task_forecast.problem for task_forecast in expected if task_forecast.problem}
     if not dry_run:
         if ray is not None:
@@ -110,6 +112,7 @@ def sweep(
                 f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}",
                 err=True,
             )
+    # The command that resumes the sweep in the same way.
     cluster = ["--ray", ray, "--workers", str(workers), "--gpus-per-worker", f"{gpus_per_worker:g}"] if ray else []
     command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
     results = {task.number: task.result for task in tasks if task.number not in errors}
