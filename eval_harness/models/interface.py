@@ -39,10 +39,10 @@ class Backend(Protocol):
         options: The settings of `BACKEND_OPTIONS` that are supported. A plug-in class that takes
             the settings and has no `options` is given all of them.
         sees_prompts: False if answers do not come from the conversation.
-        is_local: Whether the weights are loaded on this machine for the run; such a model is kept
-            loaded for the next run, and its replies need no cache.
-        uses_http: Whether each request is one HTTP call (`ps` needs one per option), several are in
-            flight, and the output limit is raised for a model that turns out to reason.
+        is_local: Whether the weights are loaded on this machine for the run. Such a model is kept
+            loaded for the next run, and its replies are not cached.
+        uses_http: Whether each request is an HTTP call (for `ps`, one per option). Several are then
+            in flight, and the output limit is raised for a model that turns out to reason.
         takes_stream: True if `generate` consumes requests one by one, possibly from another thread,
             instead of taking a list; it then raises nothing but BadInput.
         template_hash: Hash of the chat template, if one is applied here.
@@ -61,7 +61,7 @@ class Backend(Protocol):
     digest: str | None = None
 
     def close(self) -> None:
-        """Release what the loaded model holds."""
+        """Release the resources of the loaded model."""
 
     @property
     def several_images(self) -> bool:

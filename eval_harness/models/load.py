@@ -95,7 +95,7 @@ class CachingLoader:
 
     The next run with the same model and settings gets it as if freshly loaded. Back ends of servers
     are cheap to make and remember what their server supports, so they are made anew. Leaving the
-    context releases the model.
+    `with` block releases the model.
 
     Args:
         load: The function that loads a back end.
@@ -146,9 +146,10 @@ def _unknown_model_message(model: str, kind: str) -> str:
 
 
 def check_model_exists(model: str, name: str) -> None:
-    """Check that a model for transformers or vLLM exists, and for the former that it is installed.
+    """Check that a model for transformers or vLLM exists, and that transformers is installed.
 
-    The Hub is queried once, and only if the model is not in the local cache.
+    The Hub is queried once, and only if the model is not in the local cache. vLLM may be installed
+    in another environment, so it is not checked here.
 
     Args:
         model: The `--model` argument, for the message.
@@ -166,7 +167,7 @@ def check_model_exists(model: str, name: str) -> None:
         return
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise BadInput(f"--model {model}: there is no folder {name}.")
-    if not model.startswith("vllm:"):  # which runs in an environment of its own
+    if not model.startswith("vllm:"):
         require("torch", "transformers")
     try:
         validate_repo_id(name)

@@ -1,9 +1,10 @@
-"""Start vLLM's server for a model, ask it over HTTP, and end it (`--model vllm:ID`).
+"""Run vLLM's server for a model and send it requests over HTTP (`--model vllm:ID`).
 
-`vllm serve` runs as a process of its own on loopback, with a random key. Its command is looked up
-on the PATH, so vLLM may be installed in another environment than this package. The server starts
-with the first question of a run and stays for the next runs that use the same model. See also:
-asking a server (`openai_chat.py`), scoring options with vLLM (`token_scores.py`).
+`vllm serve` runs in its own process on the loopback interface, with a random key. Its command is
+looked up on the PATH, so vLLM may be installed in another environment than this package. The server
+starts with the first question of a run and keeps running for further runs with the same model. See
+also: sending requests to a server (`openai_chat.py`), scoring options with vLLM
+(`token_scores.py`).
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 START_TIMEOUT_S = 3600.0
-"""Seconds until a server must be ready, unless `--wait-server` is given. Weights may have to be
-downloaded first."""
+"""Seconds until a server must be ready, unless `--wait-server` is given.
+
+Weights may have to be downloaded first.
+"""
 
 STOP_TIMEOUT_S = 30.0
-"""Seconds after which a server that was told to end is killed."""
+"""Seconds after which a server that was asked to stop is killed."""
 
 ADAPTER_NAME = "adapter"
 """Name under which the server offers the model with its LoRA adapter."""
@@ -48,16 +51,16 @@ ADAPTER_NAME = "adapter"
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that `--max-lora-rank` accepts."""
 
-# A watcher in the server's process group reads a pipe that this process holds open. When the pipe
-# closes, because the server is no longer needed or this process has died in any way, it ends the
-# whole group: vLLM's workers would otherwise keep the GPU's memory.
+# A watcher in the server's process group reads a pipe that this process keeps open. When the pipe
+# closes, because the server is no longer needed or because this process has died, it ends the
+# whole group: otherwise vLLM's workers would keep the GPU's memory.
 _LAUNCHER = (
     'exec 3<&0; { trap "" TERM; read -r _; kill -TERM 0; sleep 15; kill -KILL 0; } <&3 & exec "$@" 3<&- </dev/null'
 )
 
 
 class VllmServer(OpenAIChat):
-    """A model served by vLLM on this machine for as long as this process needs it."""
+    """A model served by vLLM on this machine, for as long as this process needs it."""
 
     is_local = True
     options = BACKEND_OPTIONS
@@ -70,8 +73,8 @@ class VllmServer(OpenAIChat):
             settings: Options; `settings.engine` holds arguments of `vllm serve`.
 
         Raises:
-            BadInput: If there is no command `vllm`, a setting has no counterpart in vLLM, or the
-                process is one of several of torchrun.
+            BadInput: If there is no command `vllm`, a setting has no counterpart in vLLM, or this
+                process is one of several that torchrun started.
         """
         label = f"--model vllm:{model_id}"
         check_vllm_settings(label, settings)
@@ -82,7 +85,7 @@ class VllmServer(OpenAIChat):
             port = free.getsockname()[1]
         key = secrets.token_hex(16)
         served_name = model_id if adapter is None else ADAPTER_NAME
-        # The template is given to the server at its start; servers refuse one in a request.
+        # The server gets the template when it starts, because it rejects one in a request.
         client_settings = replace(settings, base_url=f"http://127.0.0.1:{port}/v1", chat_template=None)
         super().__init__(served_name, client_settings, label, key)
 
@@ -95,7 +98,7 @@ class VllmServer(OpenAIChat):
         self._version = ""
 
     async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:
-        """Ask as any other server, but stop as soon as the server's process has ended."""
+        """Ask the questions as usual, but stop as soon as the server's process has ended."""
         await asyncio.to_thread(self.start)
         asking = asyncio.create_task(super()._ask_all(requests, emit))
         watching = asyncio.create_task(self._until_ended())
@@ -110,10 +113,11 @@ class VllmServer(OpenAIChat):
             await asyncio.gather(asking, watching, return_exceptions=True)
 
     def start(self) -> None:
-        """Start the server unless it runs, and wait until it is ready.
+        """Start the server unless it is running, and wait until it is ready.
 
         Raises:
-            BadInput: In vLLM's own words if it ends instead, or if it is not ready in time.
+            BadInput: If it ends before it is ready, with vLLM's own message, or is not ready in
+                time.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -136,13 +140,13 @@ class VllmServer(OpenAIChat):
             if time.monotonic() > deadline:
                 self.close()
                 raise BadInput(
-                    f"{self.label}: the server is not ready after {patience:.0f} s. Give it longer with --wait-server SECONDS."
+                    f"{self.label}: the server is not ready after {patience:.0f} s. Give it more time with --wait-server SECONDS."
                 )
             time.sleep(0.5)
         self._version = json.loads(self._get("/version") or b"{}").get("version", "")
 
     def close(self) -> None:
-        """End the server and its workers, and wait until they are gone."""
+        """Stop the server and its workers, and wait until they have ended."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -155,7 +159,7 @@ class VllmServer(OpenAIChat):
         self._process = None
 
     def describe(self) -> dict[str, Any]:
-        # The port changes with each start, so it describes nothing.
+        # The port differs at each start, so the address is left out.
         return super().describe() | {"server": "vllm serve", "vllm": self._version, "engine": self.settings.engine}
 
     @property
@@ -163,7 +167,7 @@ class VllmServer(OpenAIChat):
         return Path(self._folder.name) / "server.log"
 
     def _get(self, path: str) -> bytes | None:
-        """The body of a reply with status 200, or None."""
+        """Return the body of a reply with status 200, else None."""
         port = int(self.base_url.rpartition(":")[2].partition("/")[0])
         with suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
@@ -173,11 +177,14 @@ class VllmServer(OpenAIChat):
         return None
 
     async def _until_ended(self) -> None:
+        """Wait until the server's process has ended."""
         while self._process is not None and self._process.poll() is None:
             await asyncio.sleep(0.5)
 
     def _ended_error(self) -> BadInput:
-        """The error for a server that has ended, with the last error in its log."""
+        """Make the error for a server that has ended; it contains the last error in the server's
+        log.
+        """
         hint = " Every answer so far is kept; run the same command again to resume." if self.answered_request else ""
         return BadInput(
             f"{self.label}: vLLM's server ended: {last_error(self._log.read_text('utf-8', 'replace'))}.{hint}"
@@ -185,14 +192,14 @@ class VllmServer(OpenAIChat):
 
 
 def check_vllm_settings(label: str, settings: Settings) -> None:
-    """Check that vLLM can be started here with these settings.
+    """Check that vLLM can be started on this machine with these settings.
 
     Args:
         label: The option that named the model, for messages.
         settings: Settings of the run.
 
     Raises:
-        BadInput: If it cannot.
+        BadInput: If it cannot be started.
     """
     if shutil.which("vllm") is None:
         raise BadInput(
@@ -206,7 +213,7 @@ def check_vllm_settings(label: str, settings: Settings) -> None:
         )
     for name in ("attn_implementation", "device_map"):
         if getattr(settings, name) is not None:
-            raise BadInput(f"--model-args {name}: is for transformers. Leave it out, or give vLLM's own argument.")
+            raise BadInput(f"--model-args {name}: only for transformers. Leave it out, or give vLLM's own argument.")
 
 
 def server_flags(
@@ -220,7 +227,7 @@ def server_flags(
         revision: Commit of a model on the Hub.
         settings: Settings of the run; `settings.engine` is passed on under vLLM's own names.
         adapter: Folder of a peft adapter.
-        folder: Where a chat template is written.
+        folder: Folder to which a chat template is written.
 
     Returns:
         The flags with their values.
@@ -235,7 +242,7 @@ def server_flags(
         "quantization": "bitsandbytes" if settings.quantization == "4bit" else settings.quantization,
     }
     if settings.min_pixels is not None or settings.max_pixels is not None:
-        # vLLM takes the bounds only as the processor's own complete `size`.
+        # vLLM accepts these bounds only as part of the processor's complete `size`.
         processor, _ = load_processor(label.removeprefix("--model "), model_id, settings)
         arguments["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
     if adapter is not None:
@@ -261,12 +268,12 @@ def server_flags(
 
 
 def last_error(log: str) -> str:
-    """Return the message of the last exception in a server's log, else its last line."""
+    """Return the message of the last exception in a server's log, or else the last line."""
     lines = [_LOG_PREFIX.sub("", line).rstrip() for line in log.splitlines() if line.strip()]
     errors = []
     for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
         if match := re.search(r"\b[\w.]*(?:Error|Exception|error): .+", line):
-            # The reason may be on a second line, which is indented.
+            # The reason may be on the next line, which is then indented.
             errors.append(f"{match[0]} {next_line.strip()}" if next_line.startswith(" ") else match[0])
     # A worker fails first and states the cause; the processes above it only report that it failed.
     causes = [error for error in errors if "Engine core" not in error and "initialization failed" not in error]
@@ -274,11 +281,15 @@ def last_error(log: str) -> str:
 
 
 _LOG_PREFIX = re.compile(r"^\([^)]*\) ?(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
-"""Name of the process, level, time and place in the code, before a line of the log."""
+"""Matches what precedes a message in the log: name of the process, level, time, place in the code.
+"""
 
 
 def _resolve_revision(label: str, model_id: str) -> tuple[str, str | None]:
-    """(name, commit) of a model; the commit of one on the Hub is fixed by fetching its config."""
+    """Return (name, commit) of a model.
+
+    Fetching the config of a model on the Hub fixes its commit.
+    """
     from huggingface_hub import hf_hub_download
 
     if not Path(model_id).is_dir():
@@ -290,7 +301,10 @@ def _resolve_revision(label: str, model_id: str) -> tuple[str, str | None]:
 
 
 def _adapter_folder(adapter: str) -> Path:
-    """The folder of a LoRA adapter, downloaded if need be. Raises BadInput if it cannot be had."""
+    """Return the folder of a LoRA adapter, downloaded if necessary.
+
+    Raises BadInput if it cannot be loaded.
+    """
     from huggingface_hub import snapshot_download
 
     if not Path(adapter).is_dir():

@@ -1,1 +1,1 @@
-"""Models that run in this process, with transformers or vLLM."""
+"""Models that run in this process, with transformers."""

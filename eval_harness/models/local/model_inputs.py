@@ -2,9 +2,8 @@
 
 Prompts are rendered by the processor's chat template, or as plain text if it has none: either as
 full prompts, or as image prefixes with the questions that share them. New tokens are decoded into
-reasoning and answer. All engines that run a network (`transformers_vlm.py`, `vllm_vlm.py`) use this
-module, so they get the same tokens. See also: the wording of prompts (`prompts.py`), running the
-network (`network.py`).
+reasoning and answer. See also: the wording of prompts (`prompts.py`), running the network
+(`network.py`).
 """
 
 from __future__ import annotations
