@@ -37,8 +37,9 @@ PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
 
 
 def dicom_with_hidden_name(kind, person, rng):
-    """Build a DICOM file with its patient hidden in the pixel data; returns it and the expected
-    pixels."""
+    """Build a DICOM file whose pixel data hide its patient, and return the pixels expected from
+    it.
+    """
     data = dicom_file(person, rng)
     values = np.random.default_rng(rng.randrange(2**32)).integers(0, 4096, (40, 48), dtype=np.uint16)
     name = person.everything.encode()
@@ -77,12 +78,12 @@ def test_names_hidden_in_dicom_pixel_data_are_not_written(tmp_path, seed):
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
     assert report["files"] == {"dicom": 1} and found_below(tmp_path, [person], (r"^raw(/|$)", *PRIVATE_FILES)) == []
     (picture,) = (tmp_path / "clean" / "images").iterdir()
+    # The window turns 12 bits to 8; rounding may differ by one grey level.
     assert np.abs(np.asarray(Image.open(picture)) - values / 4095 * 255).max() <= 1.5
 
 
 def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
-    """Interrupted at every file: none is searched twice unless it changed; deleted files leave
-    nothing."""
+    """After an interruption at any file, only new and changed files are searched."""
     (tmp_path / "raw").mkdir()
     for at in range(6):
         Image.new("L", (80, 80), 40 * at).save(tmp_path / "raw" / f"{at}.png")
@@ -95,14 +96,17 @@ def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
         return [(1, 1, 9, 9)] if searched[-1] % 2 else []
 
     monkeypatch.setattr("curation.deidentify.image_folder.find_text", find)
+    # Each call gets one file further.
     for stop[0] in range(1, 6):
         with pytest.raises(KeyboardInterrupt):
             deidentify_folder(tmp_path / "raw", tmp_path / "clean")
     assert searched == [0, 1, 2, 3, 4] and not (tmp_path / "clean").exists()
+    # One file is deleted and one changed before the call that completes.
     (tmp_path / "raw" / "1.png").unlink()
     Image.new("L", (80, 80), 240).save(tmp_path / "raw" / "3.png")
     stop[0] = 99
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean")
+    # 6 is the changed file 3.png, and 5 the one not reached before.
     assert searched == [0, 1, 2, 3, 4, 6, 5] and report["files"] == {"images": 5}
     assert [len(list((tmp_path / "clean" / part).iterdir())) for part in ("images", "pending")] == [4, 1]
     assert set(pending_images(tmp_path / "clean")) == read_boxes(tmp_path / "clean").keys()
@@ -132,7 +136,9 @@ def test_a_withdrawal_reaches_images_that_wait_for_a_decision(tmp_path, monkeypa
 
 
 def test_decisions_about_text_use_no_key_of_the_page():
-    """`d` shows details, according to the page's help: it must not drop the image."""
+    """For example, `d` shows details according to the page's help, so it must not drop the
+    image.
+    """
     page_keys = set(re.findall(r"(?:^|[;,.] )(\w) ", KEY_HELP))
     assert {"n", "p", "o", "d", "r"} <= page_keys
     assert len(TEXT_DECISION.keys) == len(TEXT_DECISION.choices) and page_keys.isdisjoint(TEXT_DECISION.keys)
@@ -140,8 +146,7 @@ def test_decisions_about_text_use_no_key_of_the_page():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
-    """Two patients in a study, several rows per image, an unrequested column, any accents and
-    case."""
+    """Two patients share a study folder, an image has several rows, and names are in any case."""
     rng = random.Random(seed)
     people = [
         Planted(f"{family}^{given_name}", f"PAT{rng.randrange(10**8):08d}", "")
@@ -149,6 +154,7 @@ def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
     ]
     files = [f"study {k // 2}/{rng.choice('ab')}{k}.dcm" for k in range(len(people))]
     rows, headers = [], {}
+    # The table names images by path or by bare name.
     file_name = rng.choice([str, lambda file: Path(file).stem])
     for file, person in zip(files, people, strict=True):
         header = Dataset()
@@ -158,6 +164,7 @@ def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
             person.name.split("^")[0]
         )
         for question in range(rng.randrange(1, 3)):
+            # The words that are no part of a name must survive.
             caption = f"{family}, {person.number}: effusion of study {question}; white matter of patient {question}"
             rows.append({"image": file_name(file), "caption": caption, "mrn": person.number, "organ": "brain"})
     table = PatientTable(pd.DataFrame([*rows, {"image": "gone", "caption": "x"}]), files, tmp_path / "t.csv")
@@ -180,6 +187,7 @@ def spell_name(name, rng):
     parts = re.split(r"[\^ -]", name)
     rng.shuffle(parts)
     joined = rng.choice(["", " ", "-", "_", ", ", "\u00ad", "."]).join(parts if rng.random() < 0.7 else parts[:1])
+    # Case, accents, digraphs (ae for ä), composed letters, plural, genitive, a file-name suffix.
     transform = rng.choice(
         [str.upper, str.lower, str.title, without_accents, with_digraphs, lambda text: unicodedata.normalize("NFD", text),
          lambda text: f"{text}s", lambda text: f"{text}'s", lambda text: f"{text}_ct_2"]
@@ -207,6 +215,7 @@ UNREMARKABLE_TEXT = "The white matter of both lobes is of normal signal; 2 cysts
 def test_a_name_is_removed_in_any_spelling(name):
     rng = random.Random(name)
     words = name_words(name)
+    # Nothing is removed from a text without the name.
     assert redact_words(UNREMARKABLE_TEXT, words) == (UNREMARKABLE_TEXT, 0)
     for _ in range(60):
         spelling = spell_name(name, rng)
@@ -238,7 +247,8 @@ BIRTH_PHRASES = (
 
 @pytest.mark.parametrize("phrase", BIRTH_PHRASES)
 def test_dates_that_a_text_calls_birth_dates_are_removed_from_any_row(phrase):
-    """Without any header; other dates, and numbers that are not dates, stay."""
+    """They are recognized without a header. Other dates and numbers are kept."""
+    # A bare year counts as a birth date only after an abbreviation or a sign such as a colon.
     for date in (*DATES, "1961") if phrase[-1] in "B:.=" else DATES:
         text = f"Woman, {phrase} {date}; CT of 12.03.2024: 3 newborn-sized cysts, 12/3 mm"
         assert redact_birth_dates(text) == (text.replace(date, "[removed]"), 1)
@@ -255,6 +265,7 @@ def test_names_in_scripts_without_spaces_are_removed():
     for spelling in ("やまだ たろう", "たろう", unicodedata.normalize("NFD", "やまだたろう")):
         assert redact_words(f"画像 {spelling} 2", name_words("やまだ^たろう")) == ("画像 [removed] 2", 1)
     assert redact_words("मोहन कुमार का चित्र", name_words("कुमार^मोहन")) == ("[removed] का चित्र", 1)
+    # Short names are removed, but the pronoun "he" is not taken for the name He.
     assert redact_words("Li Wu, LI; he is ill", name_words("Wu^Li")) == ("[removed], [removed]; he is ill", 2)
     assert redact_words("He Yu; he is ill", name_words("He^Yu")) == ("[removed]; he is ill", 1)
 
@@ -266,6 +277,7 @@ def test_an_id_is_removed_with_any_separators(number):
     parts = re.split(r"\W", number)
     for separator in ("", "-", ".", "/", " ", "_"):
         spelling = separator.join(parts)
+        # Without separators, the number is found inside a longer word too.
         for text in (spelling, f"x{spelling}y" if separator == "" else spelling, spelling.lower()):
             clean, _ = redact_words(f"No. {text}: 3 nodules", number_words(number))
             assert clean == "No. [removed]: 3 nodules", (text, clean)

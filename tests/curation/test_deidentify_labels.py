@@ -1,5 +1,4 @@
-"""Labels of every format are written under their images' ids, unchanged and without patient
-data."""
+"""Test that labels of every format are written unchanged, without what identifies a patient."""
 
 import json
 import random
@@ -27,8 +26,7 @@ DATASET_NAMES = {"coco": "coco-ct", "voc": "voc-us", "yolo": "yolo-us", "masks":
 
 
 def targets(base, entry):
-    """Read a dataset with this entry of sources.yaml: key of a picture -> the picture with its
-    targets."""
+    """Read the dataset of an entry of sources.yaml: key -> picture with its targets."""
     (base / "read.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
     sources = read_sources(base / "read.yaml")
     units, skips = list_units(sources.datasets[0])
@@ -49,14 +47,15 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
     document = yaml.safe_load((tmp_path / "sources.yaml").read_text())
     (entry,) = document["datasets"]
     base = tmp_path / reader
+    # Plant the patient wherever the format has room: free fields, headers, file names.
     file_prefix = person.name.replace("^", "_")
     if reader == "coco":
         coco = json.loads((base / "instances.json").read_text())
         coco["info"] = {"description": person.everything}
         for image in coco["images"]:
             image["comment"] = person.everything
-        for image in coco["annotations"]:
-            image["by"] = person.name
+        for annotation in coco["annotations"]:
+            annotation["by"] = person.name
         (base / "instances.json").write_text(json.dumps(coco))
         labels = base / "instances.json"
     if reader == "voc":
@@ -81,9 +80,11 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
     original_pictures = targets(tmp_path, entry)
     overrides = {"path": str(out / "images"), "annotations": str(out / "labels")}
     if reader != "nifti":
+        # Labels of every other format are written as COCO.
         overrides |= {"reader": "coco", "annotations": str(out / "labels" / "1.json"), "classes": {}}
     deidentified_pictures = targets(tmp_path, entry | overrides)
     original_names = load_file_names(out)
+    # Masks have numbers for classes until sources.yaml names them.
     class_names = (
         {f"class {value}": name for value, name in entry.get("classes", {}).items()} if reader == "masks" else {}
     )
@@ -95,6 +96,7 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
         picture.targets = [
             replace(target, label=class_names.get(target.label, target.label)) for target in picture.targets
         ]
+        # COCO does not keep the order of the original targets.
         sorted_targets = [
             sorted(side.targets, key=lambda target: (target.label, target.box)) for side in (picture, original)
         ]
@@ -121,6 +123,7 @@ def test_dropping_an_image_deletes_its_labels(tmp_path, monkeypatch):
     out = tmp_path / "clean"
     labels = load_image_labels(tmp_path / "txt", tmp_path / "raw")
     report = deidentify_folder(tmp_path / "raw", out, labels=[labels])
+    # Label 3 has no image, and the image 0 has text in it.
     assert report["labels"] == {"yolo": 3} and report["labels_left_out"] == {"its image is missing": 1}
     assert not report["not_taken"]
     (pending,) = pending_images(out)
@@ -134,7 +137,7 @@ def test_dropping_an_image_deletes_its_labels(tmp_path, monkeypatch):
 
 
 def test_patients_of_two_sets_are_matched_only_under_one_key(tmp_path):
-    """Labels do not name a patient; the table of the images does, for every reader."""
+    """Label files do not name a patient, so every reader takes patients from the images' table."""
     entries = {}
     for name in ("one", "other"):
         path = write_all(tmp_path / name, only={"coco"})
@@ -148,6 +151,7 @@ def test_patients_of_two_sets_are_matched_only_under_one_key(tmp_path):
             "name": name, "reader": "coco", "path": f"clean-{name}/images", "annotations": f"clean-{name}/labels/1.json", "modality": "CT",
         }  # fmt: skip
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": list(entries.values())}))
+    # One patient has a different pseudonym under each key.
     assert "different `deidentify` keys" in refused(read_sources, tmp_path / "s.yaml")
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entries["one"]]}))
     (dataset,) = read_sources(tmp_path / "s.yaml").datasets
@@ -157,7 +161,7 @@ def test_patients_of_two_sets_are_matched_only_under_one_key(tmp_path):
 
 
 def test_class_names_lose_patient_names_and_stay_distinct(tmp_path):
-    """The table names the patients; `lung` stays a lung, though it is also a patient's name."""
+    """Names from the table are removed, except `Lung`, which is a name and an organ."""
     classes = ["lesion Vögtlander", "Lung", "QUIGLEY lesion", "Vögtlander", "Quigley"]
     for number in range(5):
         (tmp_path / "raw").mkdir(exist_ok=True)
@@ -173,5 +177,6 @@ def test_class_names_lose_patient_names_and_stay_distinct(tmp_path):
     deidentify_folder(tmp_path / "raw", tmp_path / "out", patient_table, search_text=False, labels=[labels])
     written = json.loads((tmp_path / "out" / "labels" / "1.json").read_text())
     names = [category["name"] for category in written["categories"]]
+    # Two classes would both be "[removed]"; the second gets a number.
     assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]
     assert len(written["annotations"]) == 5 and labels.classes == set(names)

@@ -91,6 +91,7 @@ def write_ward_files(folder, people, rng):
         person = people[number % len(people)]
         person_folder = raw_folder / person.name.replace("^", " ") / person.position
         person_folder.mkdir(parents=True, exist_ok=True)
+        # The last four are DICOM files, the others images of every kind.
         if number < 22:
             data, suffix = image_file(KINDS[number % len(KINDS)], person, rng)
             path = person_folder / f"{person.name} {number}{suffix}"
@@ -110,6 +111,7 @@ def write_ward_files(folder, people, rng):
                 "option_A": "a cyst", "option_B": "a stone", "answer": "A",
             }
         )  # fmt: skip
+    # Three pictures with a name burned in, which `curate texts` decides about.
     text = Image.fromarray(np.random.default_rng(3).integers(0, 50, (320, 320), dtype=np.uint8))
     ImageDraw.Draw(text).text((20, 30), "MUSTERFRAU^ERIKA", font=ImageFont.load_default(22), fill=235)
     for number in range(3):
@@ -120,6 +122,7 @@ def write_ward_files(folder, people, rng):
         f"broken.{people[1].number}",
         f"{people[1].name}.nii.gz",
     ):
+        # Broken files that are named after a patient: messages about them must not repeat the name.
         (raw_folder / name).write_bytes(b"\x89PNG nothing")
     words = pd.DataFrame(rows)
     words.to_csv(given_folder / "words.csv", index=False)
@@ -170,6 +173,7 @@ def deidentify(ward, served):
             page = client.get("/item")
             image = page.json()["item"]
             decision_fields = {"item": image, "field": "decision", "value": decision}
+            # Without the name of a reviewer, no decision counts.
             unsigned = client.post("/save", json=decision_fields | {"reviewer": " "})
             assert "error" in unsigned.json() and (clean / "pending" / image).is_file()
             yield from (page.content, client.get(f"/picture/0?item={image}").content)
@@ -180,6 +184,7 @@ def deidentify(ward, served):
                 pixels = np.asarray(Image.open(clean / "images" / image).convert("L"))
                 assert all((pixels[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
                 assert pixels.max() < 50  # the ground: no letter stands beside the boxes
+        # A decided image is gone from the folder of pending ones.
         again = client.post("/save", json=decision_fields | {"reviewer": "Ada"})
         assert "cannot be decided here" in again.json()["error"]
 
@@ -210,6 +215,7 @@ def mine(ward, served, models):
     for at, pair in enumerate(log.pairs):
         for name, value in (
             (SCORE_FIELDS[0], 9),
+            # The low score rejects the first pair.
             (SCORE_FIELDS[1], 9 if at else 4),
             *((check, "yes") for check in CHECK_FIELDS),
         ):
@@ -242,6 +248,7 @@ def build_and_publish(ward):
     ward.ask("curate quality gmai-set/dataset --out quality-gmai.html")
     for data in ("data/probe-set", "gmai-set/dataset"):
         ward.run(f"publish {data} ORG/set --private")
+    # One patient withdraws; every set is rebuilt without that patient.
     withdrawn = ward.people[0].number
     for name, family in SET_FORMATS.items():
         ward.run(f"curate withdraw {name} --group {withdrawn}")
@@ -270,6 +277,7 @@ def evaluate(ward, hub):
     ward.run("sweep models.yaml --out sweep")
     ward.run("score runs/probe-set")
     ward.run("sight runs/probe-set")
+    # Exit code 2: the command refuses this run, and its message is searched too.
     ward.run("aggregate best runs/probe-set runs/probe-set", code=2)
     ward.run("adversarial-pairs runs/probe-set")
     ward.run("calibration runs/probe-set", code=2)
@@ -284,6 +292,7 @@ def evaluate(ward, hub):
     ward.run("compare runs/probe-set runs/probe-set")
     for number, name in enumerate(("probe-set", "halt-set"), 1):
         assert f"discussions/{number}" in ward.run(f"submit runs/{name} --to ORG/results")
+    # The curator accepts one submission and refuses the other.
     proposed = (
         HfApi(endpoint=hub, token=CURATOR).repo_info("ORG/results", repo_type="dataset", revision="refs/pr/1").sha
     )
@@ -321,6 +330,7 @@ def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypat
         evaluate(ward, local_hub.endpoint)
     commands = list_commands(typer.main.get_command(command_line.app))
     ran = {command for command in commands for line in ward.commands if line.startswith(f"{command} ")}
+    # A command added later must be run above or be listed with a reason.
     assert commands - ran == COMMANDS_WITHOUT_PATIENTS.keys()
     assert found_below(tmp_path, people, (*USER_FILES, *PRIVATE_FILES)) == []
     everything = (*ward.outputs, *request_contents(log), caplog.text.encode())

@@ -25,8 +25,7 @@ IMAGE_COUNT = 30
 
 
 def draw_images(folder):
-    """Draw spots on a grey ground, with captions; every second image is of the same patient as the
-    first."""
+    """Draw spots on a grey ground, with captions. Two images each are of one patient."""
     (folder / "images").mkdir()
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:64, :64]
@@ -72,6 +71,7 @@ def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeyp
     monkeypatch.setattr("uvicorn.run", review)
     monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
     with model_server(answer) as (address, _):
+        # The tour's models are too large for a test; its other words are run as they are.
         stand_ins = {
             "--encoder biomedclip": f"--encoder open_clip:local-dir:{models / 'biomedclip'}",
             "--encoder dinov2": f"--encoder transformers:{models / 'dinov2'}",
@@ -89,11 +89,14 @@ def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeyp
     counts = json.loads((tmp_path / "pairs" / "report.json").read_text())["counts"]
     assert (len(pairs), counts["found"], counts["same_group"]) == (
         IMAGE_COUNT // 2,
+        # With these thresholds, every two images count as similar.
         IMAGE_COUNT * (IMAGE_COUNT - 1) // 2,
         IMAGE_COUNT // 2,
     )
+    # No image is in two pairs.
     assert pd.concat([pairs["image_1"], pairs["image_2"]]).value_counts().max() == 1
     funnel = json.loads((tmp_path / "our-hospital" / "funnel.json").read_text())
+    # The reviewer rejects one pair.
     assert funnel["exported"] == funnel["review"]["kept"] == len(pairs) - 1
     rows = open_repository(tmp_path / "data" / "our-hospital").questions("test")
     assert all(list(value) == ["Pulmonary"] for value in rows["categories"])

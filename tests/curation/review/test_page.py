@@ -1,5 +1,4 @@
-"""The review page: saved means journaled, the question is in view, and links admit their reviewer
-only."""
+"""Test the review page: what it calls saved is journaled, and a link admits only its reviewer."""
 
 import io
 import json
@@ -92,6 +91,7 @@ def test_saved_changes_are_journaled_and_no_text_is_overwritten_unread(seed, fol
             rng.choice([*SCORE_FIELDS, *CHECK_FIELDS, *TEXT_FIELDS, *CATEGORY_FIELDS, "note", "sim_med"]),
         )
         page = (reviewer, item)
+        # Several pages are open at once; one that is not reloaded shows outdated values.
         if page not in shown_values or rng.random() < 0.3:  # otherwise the page may be outdated
             shown_values[page] = client.get("/item", params={"reviewer": reviewer, "item": item}).json()["values"]
         request = {
@@ -107,9 +107,12 @@ def test_saved_changes_are_journaled_and_no_text_is_overwritten_unread(seed, fol
         ).json()
         if "error" in response:
             refused += 1
+            # A refused change must leave the journal as it was.
             assert journal_bytes == on_disk()
             continue
+        # The journal only grows, and the mined values cannot be edited.
         assert field != "sim_med" and on_disk().startswith(journal_bytes)
+        # A reviewer without a name can save nothing.
         assert reviewer != " " or response["said"].startswith("nothing changed")
         if response["said"].startswith("saved"):
             if field in (*TEXT_FIELDS, *CATEGORY_FIELDS):
@@ -122,6 +125,7 @@ def test_saved_changes_are_journaled_and_no_text_is_overwritten_unread(seed, fol
         for item in ("0-1", "1-2"):
             current = client.get("/item", params={"reviewer": reviewer, "item": item}).json()["values"]
             assert current == {field: restarted_log.value(reviewer, item, field) for field in current}
+            # The two options must differ and not be empty.
             assert len({current["option_A"].casefold(), current["option_B"].casefold(), ""}) == 3
 
 
@@ -135,6 +139,7 @@ PAGE_FIELDS = [
 
 
 def make_task(log, pictures, names=()):
+    """Make a review task whose decisions are written to `log` and whose pictures are grey."""
     decisions = read_decisions(log) if log.is_file() else {}
 
     def save(reviewer, item, field, value, seen):
@@ -171,6 +176,7 @@ def make_task(log, pictures, names=()):
 def test_the_question_is_in_view_and_every_key_works(pictures, tmp_path, chromium):
     log = tmp_path / "log.jsonl"
     with processes.served(build_page(make_task(log, pictures, ("Ada", "Bo") if pictures else ()))) as address:
+        # A desktop screen, a laptop in dark mode and a phone.
         for width, height, scheme in ((1400, 1000, "light"), (1440, 900, "dark"), (390, 844, "light")):
             page = chromium.new_page(width, height, scheme)
             page.goto(address)
@@ -183,16 +189,19 @@ def test_the_question_is_in_view_and_every_key_works(pictures, tmp_path, chromiu
         else:
             page.fill("#reviewer", "Ada")
             page.locator("#reviewer").blur()
+        # `x` is pressed twice, so it is unchecked again; Enter saves and goes to the next item.
         for key in ("3", "f", "x", "y", "x", "Enter"):
             page.keyboard.press(key)
         expect(page.locator("#question")).to_contain_text("two")
         page.keyboard.press("p")
         expect(page.locator("#field-faults [aria-pressed=true]")).to_have_text("poor y")
         page.keyboard.press("e")
+        # Inside a text field, these keys are text and not shortcuts.
         page.keyboard.type("ftxp")
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Lung").click()
         eventually(lambda: len(read_decisions(log)), 5)
+        # The hostile text would set it if the page interpreted it as HTML.
         assert page.evaluate("window.hacked") is None and not chromium.script_errors
     assert read_decisions(log) == {
         ("one", "pick", "Ada"): "2", ("one", "fine", "Ada"): "yes", ("one", "faults", "Ada"): ["y"], ("one", "words", "Ada"): "ftxp",
@@ -225,6 +234,7 @@ def test_a_review_survives_a_killed_server_and_unsent_changes_are_marked(chromiu
         page.wait_for_selector("#progress:has-text('Ada decided')")
         widths = "[...document.querySelectorAll('.picture img')].map((i) => i.naturalWidth).join()"
         page.wait_for_function(f"{widths} === '500,500'")
+        # At first, the page shows no caption.
         assert "caption one" not in page.locator("main").inner_text()
         for key in ("8", "Shift+Digit0", "x", "l", "v", "d"):
             page.keyboard.press(key)
@@ -246,6 +256,7 @@ def test_a_review_survives_a_killed_server_and_unsent_changes_are_marked(chromiu
         page.keyboard.press("r")
         assert image.bounding_box()["width"] == pytest.approx(initial_width, rel=0.01)
         page.keyboard.press("e")
+        # Bo changes the same question while Ada is typing.
         page.keyboard.type("typed over what Bo changes meanwhile")
         decision = {
             "reviewer": "Bo",
@@ -271,8 +282,10 @@ def test_a_review_survives_a_killed_server_and_unsent_changes_are_marked(chromiu
         assert ReviewLog(questions).pairs["1-2"].reviews["Ada"].score_1 == 3
         assert not page.locator("#lost").count()
     finally:
+        # The server gets no time to write anything more.
         process.kill()
         process.wait(30)
+    # The page is still open in the browser, but its server is gone.
     page.keyboard.press("8")
     page.wait_for_selector("#lost:has-text('NOT saved')")
     assert ReviewLog(questions).pairs["2-3"].reviews == {}
@@ -283,7 +296,7 @@ def test_a_review_survives_a_killed_server_and_unsent_changes_are_marked(chromiu
 
 @pytest.mark.browser
 def test_each_reviewer_has_a_link_and_there_is_no_other_access(chromium, folders):
-    """The link determines the name: typed, sent or guessed names change nothing."""
+    """The name comes from the link alone, whatever a page or a request says."""
     questions, images = folders
     access = ReviewAccess(questions, ["Dr Ada", "Bo"])
     keys = json.loads((questions / REVIEWERS_FILE).read_text())
@@ -296,12 +309,14 @@ def test_each_reviewer_has_a_link_and_there_is_no_other_access(chromium, folders
         page = chromium.new_page()
         page.goto(f"{address}?key={keys['Bo']}")
         page.wait_for_selector("#progress:has-text('Bo decided 0 of 3')")
+        # The page removes the key from the address.
         expect(page).to_have_url(address)
         expect(page.locator("#reviewer")).to_be_disabled()
         page.keyboard.press("1")
         page.wait_for_selector("#said:has-text('saved 0-1 score 1')")
         with httpx.Client(follow_redirects=True) as client:
             client.get(f"{address}?key={keys['Bo']}")
+            # With Bo's link, a request under another name is saved under Bo's.
             decision = {"reviewer": "Dr Ada", "item": "0-1", "field": "score_2", "value": 4}
             assert "saved" in client.post(address + "save", json=decision).json()["said"]
     assert {json.loads(line)["reviewer"] for line in (questions / REVIEWS_FILE).read_text().splitlines()} == {"Bo"}
@@ -323,6 +338,7 @@ def test_other_machines_need_reviewers_and_each_server_a_folder_and_port(folders
                         ({"certificate": images / "a.png"}, "not a PEM file")):  # fmt: skip
         with pytest.raises(BadInput, match=message):
             serve(**options)
+    # A second server would write to the same journal.
     with lock_folder(questions, "review"), pytest.raises(BadInput, match="another process"):
         serve()
     with socket.socket() as used_port:
@@ -334,6 +350,7 @@ def test_other_machines_need_reviewers_and_each_server_a_folder_and_port(folders
 
 def test_an_animation_is_shown_as_the_picture_that_models_see():
     frames = [Image.new("L", (8, 8), 10 * k) for k in range(3)]
+    # Models receive the first frame only, so the reviewer must see the same.
     for kind in ("GIF", "WEBP", "PNG"):
         buffer = io.BytesIO()
         frames[0].save(buffer, kind, save_all=True, append_images=frames[1:])

@@ -1,5 +1,6 @@
-"""Append-only reviews, agreement, export in the official layout, building it, the quality
-report."""
+"""Test reviews, the agreement of reviewers, the export of a set, its build and the quality
+report.
+"""
 
 import json
 import random
@@ -47,6 +48,7 @@ def review_folders(tmp_path):
             }
         )  # fmt: skip
     pd.DataFrame(rows).to_parquet(questions / DRAFTS_FILE)
+    # Categories of two images only; the others get "Other".
     (questions / "categories.json").write_text(
         json.dumps({"images": {"0.png": ["Cerebral", "Vascular"], "1.png": ["Spinal"]}})
     )
@@ -79,7 +81,7 @@ def expected_decision(reviews):
 
 @pytest.mark.parametrize("seed", few(range(4), 2))
 def test_decisions_follow_reviews_and_survive_torn_lines_and_restarts(review_folders, seed):
-    """Any order of scores and checks by three reviewers."""
+    """Three reviewers score and check in any order."""
     rng, log, answers, entry_count = random.Random(seed), ReviewLog(review_folders[0]), {name: {} for name in "ABC"}, 0
     for _ in range(150):
         reviewer, field = rng.choice("ABC"), rng.choice([*SCORE_FIELDS, *CHECK_FIELDS])
@@ -89,6 +91,7 @@ def test_decisions_follow_reviews_and_survive_torn_lines_and_restarts(review_fol
         assert log.pairs["0-1"].decision == expected_decision(answers.values())
         if rng.random() < 0.05 and entry_count:
             with (review_folders[0] / REVIEWS_FILE).open("a") as file:
+                # A process killed while writing leaves half a line.
                 file.write('{"when": "2026-')
             torn_bytes, log = (review_folders[0] / REVIEWS_FILE).read_bytes(), ReviewLog(review_folders[0])
             assert (
@@ -121,6 +124,7 @@ def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
     log = ReviewLog(questions)
     with pytest.raises(BadInput, match="no pair is kept"):
         export_pairs("mine", questions, images, tmp_path / "mine")
+    # Three pairs are kept and one has a score below 5; two have no review.
     score_pair(log, "Ada", "0-1", 8, 9)
     score_pair(log, "Ada", "1-2", 5, 5)
     score_pair(log, "Ada", "2-3", 9, 4)
@@ -129,6 +133,7 @@ def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
     funnel = export_pairs("mine", questions, images, tmp_path / "mine")
     assert funnel["review"] == {"drafts": 6, "kept": 3, "rejected": 1, "unreviewed": 2, "edited": 1}
     assert funnel["exported"] == 3
+    # The exported set has pseudonyms in place of the drafts' ids.
     keyed_ids = keyed_pairs(log, tmp_path / "mine")
     exported_reviews = read_journal(tmp_path / "mine" / REVIEWS_FILE)
     assert {entry["item"] for entry in exported_reviews} == {keyed_ids[pair] for pair in ("0-1", "1-2", "5-6")}
@@ -145,6 +150,7 @@ def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
         images=(tmp_path / "mine" / "images",),
         out=tmp_path / "data",
     )
+    # The paper's counts hold for the official set only.
     assert not any("paper" in line for line in report.lines)
     assert "pairs: 3" in report.lines
     repository = open_repository(tmp_path / "data")
@@ -154,6 +160,7 @@ def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
     assert list(rows.loc[f"{keyed_ids['1-2']}-1", "options"]) == ["to the left", "right"]
     assert list(rows.loc[f"{keyed_ids['1-2']}-1", "answer"]) == [1]
     assert list(rows.loc[f"{keyed_ids['1-2']}-2", "answer"]) == [0]
+    # The options of the draft are kept beside the edited ones.
     assert list(rows.loc[f"{keyed_ids['1-2']}-1", "ai_options"]) == ["left", "right"]
     stored = {case.case_id: case for case in repository.cases("test")}
     assert set(stored[keyed_ids["5-6"]].images.values()) == {
@@ -161,6 +168,7 @@ def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
     }
     with pytest.raises(BadInput, match="already exists"):
         export_pairs("mine", questions, images, tmp_path / "mine")
+    # Replace one exported image by another.
     next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
     with pytest.raises(BadInput, match="is a different image"):
         build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "other")
@@ -168,7 +176,7 @@ def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
 
 
 def test_licence_and_source_of_each_image_reach_the_built_dataset(review_folders, tmp_path):
-    """They come from the user's table or ROCO's own files, and decide what may be published."""
+    """They come from the user's table or from ROCO's files, and determine what may be published."""
     from datasets import load_dataset
 
     from curation.images.image_index import list_images
@@ -190,6 +198,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(review_folders
     own_table.write_text(
         "image,license,source\n" + "".join(f"{name},CC BY 4.0,Ward {k}\n" for k, name in enumerate(list_images(images)))
     )
+    # ROCO's file gives a licence to two of the seven images in use, the own table to all.
     for table, restricted, license, source in (
         (tmp_path / "captions.txt", 5, "CC BY-NC", "PMC11_fig-1.jpg"),
         (own_table, 0, "CC BY 4.0", "Ward 0"),
@@ -221,6 +230,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(review_folders
 
 def test_the_quality_report_finds_planted_faults(review_folders, tmp_path):
     questions, images = review_folders
+    # The planted fault: one image under two names.
     (images / "3.png").write_bytes((images / "0.png").read_bytes())
     export_pairs("mine", questions, images, tmp_path / "mine", unreviewed=True)
     report = measure_quality(
@@ -231,6 +241,7 @@ def test_the_quality_report_finds_planted_faults(review_folders, tmp_path):
     values = [
         [scores[name]["value"] for name in ("set_accuracy", "individual_accuracy")] for scores in report.rules.values()
     ]
+    # Rules that see only the text answer both questions of a pair alike: one is always wrong.
     assert values[:4] == [[0, 50]] * 4
     assert pairs.effective_pairs == 1 and any("perfect model cannot be told" in text for text in report.warnings())
     assert pairs.image_1_is_a == 3
@@ -247,6 +258,7 @@ def test_quality_of_the_real_mediconfusion(sources, tmp_path):
     built = build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "data", text_only=True)
     report = measure_quality(built.folder)
     pairs = report.of_pairs
+    # The paper's 176 pairs share images, so they form fewer independent groups.
     assert (pairs.pairs, report.images, pairs.components, pairs.largest_component) == (176, 228, 60, 25)
     assert min(pairs.sim_med) == pytest.approx(0.9, abs=1e-3)
 

@@ -1,5 +1,4 @@
-"""A language model asked without images: the harness's scores, no reply paid twice, expected
-numbers."""
+"""Test the blind baseline: a language model answers a set's questions without seeing the images."""
 
 import hashlib
 import json
@@ -26,6 +25,7 @@ def quality(source, out, url, *options):
 
 
 def hash_letter(prompt):
+    """Answer from the text alone, so that both images of a pair get the same answer."""
     return "AB"[hashlib.sha256(prompt.encode()).digest()[0] % 2]
 
 
@@ -38,11 +38,13 @@ def test_a_model_with_one_answer_per_text_gets_no_pair(source, tmp_path):
     with model_server(lambda prompt, times_asked: f"The answer is {hash_letter(prompt)}.") as (url, log):
         output, numbers = quality(source, out, url)
         request_count = len(log.requests)
+        # A second call takes the replies from the journal.
         repeated_output, repeated_numbers = quality(source, out, url)
         assert len(log.requests) == request_count == 2 * numbers["of_pairs"]["pairs"]
     assert all("image_url" not in prompt for _, prompt in log.requests)
     assert repeated_numbers == numbers
     assert repeated_output == output
+    # One answer for both images is right for one of them: half the questions, but no pair.
     assert [blind_score(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
     scores = numbers["blind_model"]["scores"]
     assert scores["set_accuracy"]["chance"] == 25
@@ -53,6 +55,7 @@ def test_a_model_with_one_answer_per_text_gets_no_pair(source, tmp_path):
 
 
 @pytest.mark.parametrize(
+    # A refusal is a wrong answer, while a reply without an answer has no score.
     ("reply", "accuracy", "warning"),
     [("I cannot answer this without the image.", 0, "count as wrong"), ("What a picture.", None, "it has no score")],
 )
@@ -72,6 +75,7 @@ def test_a_model_that_memorized_the_answers_is_reported(source, tmp_path):
 
     questions = open_repository(source).questions("test").set_index("question_id")["answer"]
 
+    # It looks the question's id up in the answer key.
     class ByHeart:
         name = "by heart"
 

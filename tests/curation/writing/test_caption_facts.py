@@ -1,4 +1,4 @@
-"""Facts from captions: nothing beyond the caption, nothing asked twice, no unreviewed row used."""
+"""Test facts taken from captions: none goes beyond its caption, and each row is reviewed."""
 
 import json
 
@@ -32,6 +32,7 @@ def test_a_good_reply_is_a_row_of_the_table():
     }
     for reply in (
         json.dumps(VALID_REPLY),
+        # Some models write their reasoning first and put the JSON into a block of code.
         f"<think>hm</think> Here:\n```json\n{json.dumps(VALID_REPLY, indent=1)}\n```",
     ):
         assert parse_facts(reply, CAPTION) == expected
@@ -40,6 +41,7 @@ def test_a_good_reply_is_a_row_of_the_table():
 @pytest.mark.parametrize(
     "change",
     [
+        # Facts that the caption does not state or contradicts, and malformed replies.
         {"findings": [{"finding": "mass", "position": ""}]},
         {"findings": [{"finding": "nodule", "position": "right upper lobe"}]},
         {"findings": [{"finding": "pneumothorax", "position": ""}]},
@@ -93,12 +95,13 @@ JSON_DOCUMENTS = st.recursive(
 @given(JSON_DOCUMENTS)
 def test_no_reply_adds_facts_to_the_caption(document):
     facts = parse_facts(json.dumps(document), CAPTION)
+    # "Effusions" of the caption may become "effusion".
     if facts and facts["findings"] != "No Finding":
         assert set(normalize_term(facts["findings"]).split()) <= {*normalize_term(CAPTION).split(), "effusion"}
 
 
 def test_from_captions_to_probes(tmp_path):
-    """A repeated run asks nothing twice and keeps a person's edits; unreviewed rows are refused."""
+    """A second run sends no request and keeps edits. Unreviewed rows cannot be used."""
     captions = {f"{k}.png": CAPTION.replace("left", side) for k, side in enumerate(["left", "right", "left"])}
     pd.DataFrame({"image": [*captions, "3.png"], "caption": [*captions.values(), ""]}).to_csv(
         tmp_path / "table.csv", index=False
@@ -107,7 +110,7 @@ def test_from_captions_to_probes(tmp_path):
 
     def answer(prompt, times_asked):
         if times_asked == 0 and "right" in prompt.split("Caption:")[-1]:
-            return json.dumps(VALID_REPLY)  # the other side: refused, asked again
+            return json.dumps(VALID_REPLY)  # names the other side: refused, so the request is repeated
         side = "right" if "right" in prompt.split("Caption:")[-1] else "left"
         return json.dumps(VALID_REPLY).replace("left", side)
 
@@ -124,6 +127,7 @@ def test_from_captions_to_probes(tmp_path):
         ]  # fmt: skip
         with pytest.raises(BadInput, match="3 of 3 rows are not reviewed"):
             read_probe_table(out)
+        # A person corrects the first row by hand.
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
         assert "(3 more in earlier calls)" in run(address) and len(log.requests) == request_count

@@ -1,4 +1,4 @@
-"""Writing questions: tolerant parsing, the rules of prompt A.1, retries, no reply paid twice."""
+"""Test the writing of questions: parsing of replies, rules of prompt A.1, retries and journal."""
 
 import json
 import random
@@ -51,6 +51,7 @@ OPTION_TEXTS = [
 OPTION_FORMS = ["Option{n}: {text}", "option {n}: {text}", "- **OPTION {n}:** {text}"]
 ANSWER_FORMS = ["{text}", "Option{n}", "Option {n}", "{n}", "Option {n}: {text}", "Option{n} - {text}.", "{n}) {text}"]
 QUESTION_FORMS = ["Question: {}", "**Question:** {}", "### 1. Question:\n{}", "question: {}"]
+# Text around the reply. The last two contain a second question, which must not be used.
 REPLY_FRAMES = ["{}", "Sure! Here it is.\n\n{}\n\nI hope this helps.", "```\n{}\n```", "Options and answers, e.g. as asked:\n{}",
           "<think>\n" + PLAIN_REPLY.format("The right lung", "The left lung") + "\nNo, swap.\n</think>\n{}",
           "{}\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y"]  # fmt: skip
@@ -58,7 +59,7 @@ REPLY_FRAMES = ["{}", "Sure! Here it is.\n\n{}\n\nI hope this helps.", "```\n{}\
 
 @given(st.randoms(use_true_random=False))
 def test_replies_are_parsed_in_any_spelling(rng):
-    """Lines in any order, with Markdown, numbers or texts, and text around them."""
+    """Their lines are in any order, with or without Markdown, and other text surrounds them."""
     sides, answer_1 = rng.choice(OPTION_TEXTS), rng.randrange(2)
     question = "Which lung shows the opacity?"
 
@@ -70,6 +71,7 @@ def test_replies_are_parsed_in_any_spelling(rng):
     answers = [fill_form(rng.choice(ANSWER_FORMS), at) for at in (answer_1, 1 - answer_1)]
     lines += [f"{rng.choice(['', '**'])}Image{n + 1}: {answer}" for n, answer in enumerate(answers)]
     frame = rng.choice(REPLY_FRAMES)
+    # With a second question in the text, the order of lines tells the two apart.
     if frame.startswith("{}\n\nQuestion") or "Question" not in frame:
         lines = lines if frame.startswith("{}\n\nQ") else rng.sample(lines, 5)
     reply = frame.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
@@ -111,6 +113,7 @@ def test_problems_of_questions_are_found():
         (copied, ("yes", "no"), (0, 1), "copies"),
         ("Is the opacity in the left lung?", ("left lung", "right lung"), (0, 1), "names one of its options"),
         ("What is seen?", ("Pleural effusion", long), (0, 1), "much longer"),
+        # These have no problem, although they look like ones that do.
         ("Which lung shows the opacity in this image?", ("left", "right"), (1, 0), ""),
         ("Is the opacity on the left or the right?", ("left", "right"), (0, 1), ""),
         ("Which kidney is larger than the other kidney?", ("left", "right"), (0, 1), ""),
@@ -137,6 +140,7 @@ def test_nearly_all_published_drafts_pass(sources):
 
 def test_prompts_match_the_paper(papers):
     text = (papers / "mediconfusion_iclr2025.txt").read_text()
+    # The extracted text breaks lines and words in other places.
     squeezed = re.sub(r"[\s\\]+", "", text)
     for prompt in (
         SYSTEM_PROMPT,
@@ -162,6 +166,7 @@ def make_pairs(n=12):
     pairs = pd.DataFrame({"i": range(n), "j": range(100, 100 + n), "sim_med": 0.95, "sim_gen": 0.5})
     pairs["image_1"], pairs["image_2"] = [f"a{k}.png" for k in range(n)], [f"b{k}.png" for k in range(n)]
     captions = {f"{side}{k}.png": f"{side}{k} " + "lung seen from the front " * 5 for k in range(n) for side in "ab"}
+    # Its pair is left out, because a short caption says too little for a question.
     captions["a3.png"] = "too short"
     return pairs, captions
 
@@ -196,13 +201,15 @@ def test_questions_are_checked_and_requested_again(tmp_path):
         repeated_funnel == json.loads((tmp_path / "q" / "funnel.json").read_text()) == funnel | {"had_a_question": 10}
     )
     assert all(system == SYSTEM_PROMPT for system, _ in log.requests)
-    assert funnel["pairs"], funnel["short_caption"] == (12, 1)
+    assert (funnel["pairs"], funnel["short_caption"]) == (12, 1)
     assert funnel["written"] == 10
     assert funnel["not_written"] == {"no question, option1, option2, image1, image2": 1}
-    assert funnel["replies"] == request_count == 9 + 2 + 3 + 3 - 1 * 0 - 1
+    # Eight pairs need one reply, pair 6 needs two, and pairs 5 and 7 need three (the most allowed).
+    assert funnel["replies"] == request_count == 8 + 2 + 3 + 3
     assert funnel["cost"] == pytest.approx(request_count * (100 * 10 + 20 * 100) / 1e6)
     drafts = read_drafts(tmp_path / "q")
     assert set(drafts["pair_id"]) == {f"{k}-{100 + k}" for k in range(12) if k not in (3, 5)}
+    # The letter of the right option is balanced, so it gives nothing away.
     assert sorted(drafts["correct_1"]) == ["A"] * 5 + ["B"] * 5
     assert (drafts["correct_1"] != drafts["correct_2"]).all()
     for row in drafts.to_dict("records"):
@@ -222,6 +229,7 @@ def test_another_model_replaces_drafts_before_reviews_and_no_question_is_an_erro
         funnel = write_questions(pairs, captions, other_model, tmp_path / "q", AskSettings())
         assert funnel["written"] and len(log.requests) == funnel["replies"] > request_count
         drafts = read_drafts(tmp_path / "q")
+        # From the first review on, drafts are final.
         (tmp_path / "q" / "reviews.jsonl").touch()
         funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
         assert funnel["had_a_question"] == 10 and read_drafts(tmp_path / "q").equals(drafts)
@@ -249,11 +257,10 @@ def test_another_model_replaces_drafts_before_reviews_and_no_question_is_an_erro
 
 @pytest.mark.parametrize("seed", few(range(4), 2))
 def test_killed_runs_and_failing_servers_lose_nothing_and_pay_once(tmp_path, seed):
-    """Runs over varying pairs, killed anywhere, with good, bad, refused and failed replies and
-    torn lines.
+    """Runs over varying pairs are killed anywhere, with good, bad, refused and failed replies.
 
-    A failure is not a try, no pair has more than three, and a good question and its letter are
-    final.
+    A failure is not a try, no pair has more than three tries, and a good question and the letter
+    of its answer are final.
     """
     rng = random.Random(seed)
     pairs, captions = make_pairs(9)
@@ -283,6 +290,7 @@ def test_killed_runs_and_failing_servers_lose_nothing_and_pay_once(tmp_path, see
     model = Drawn()
     for run in range(8):
         count = rng.randint(1, 9)
+        # The last run is over all pairs, and its model replies well.
         if run == 7:
             model.kinds, count = ("good",), 9
         try:
@@ -291,16 +299,19 @@ def test_killed_runs_and_failing_servers_lose_nothing_and_pay_once(tmp_path, see
             )
         except KeyboardInterrupt:
             with (out / "journal.jsonl").open("a") as file:
+                # A process killed while writing leaves half a line.
                 file.write('{"id": "8-108", "status": "ans')
             continue
         drafts = read_drafts(out).set_index("pair_id")["correct_1"].to_dict()
         current_pairs = set(pairs.head(count).apply(lambda row: f"{row['i']}-{row['j']}", axis=1))
+        # Good questions of pairs that are not in this run may stay.
         assert drafts.keys() >= good_pairs & current_pairs and drafts.keys() <= good_pairs
         assert funnel["written"] == len(good_pairs & current_pairs)
         assert drafts == {pair: letters.setdefault(pair, letter) for pair, letter in drafts.items()}
     assert set(letters) >= good_pairs and all(
         pair in good_pairs or tries[pair] == 3 for pair in map("{0}-10{0}".format, range(9))
     )
+    # Letters stay balanced over all runs.
     assert abs(list(letters.values()).count("A") - list(letters.values()).count("B")) <= 1
 
 
@@ -315,6 +326,7 @@ def questions_folder(tmp_path):
 def test_unknown_categories_are_refused_never_guessed(questions_folder):
     def answer(prompt, times_asked):
         image = re.search(r"Caption: (\w+) ", prompt).group(1)
+        # Not one of the prompt's categories, at every try.
         if image == "a1":
             return "Hepatic"
         if image == "a2" and times_asked == 0:
@@ -349,6 +361,7 @@ def test_categories_are_parsed_from_a_list(questions_folder):
         pytest.raises(BadInput, match="no usable reply"),
     ):
         discover_categories(read_drafts(questions_folder), chat(url), questions_folder, AskSettings(seed=1))
+    # As many requests as there are tries.
     assert len(log.requests) == 3
 
 

@@ -26,6 +26,7 @@ LOCAL_ADDRESSES = (
     "https://a.localhost:9",
 )
 REMOTE_ADDRESSES = ("https://api.openai.com/v1", "http://10.0.0.7:8000/v1", "http://localhost.example.org/v1", "http://127.0.0.1.example.org",
+        # Addresses that look local but are treated as remote.
         "http://0.0.0.0",
         "http://127.0.0.1@example.org/v1", "http://[2001:db8::1]/v1", "http://2130706434")  # fmt: skip
 
@@ -41,6 +42,7 @@ def no_proxies(monkeypatch):
 @pytest.mark.parametrize("address", LOCAL_ADDRESSES)
 def test_local_addresses(address, monkeypatch):
     assert remote_host(address) is None
+    # Through a proxy, the text leaves the machine even if the address is local.
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.org:3128")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
     assert remote_host(address) == "proxy.example.org"
@@ -66,14 +68,14 @@ def test_the_refusal_names_amount_and_destination(capsys):
         permit_sending("m", away, amount, False)
     permit_sending("m", away, amount, True)
     assert "sending 2 texts (captions; 7 characters) to api.example.org" in capsys.readouterr().err
+    # A local server needs no permission, and the amount is not counted for it.
     permit_sending("m", "http://127.0.0.1:1/v1", lambda: pytest.fail("not worth counting"), False)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("address", ["http://192.0.2.1:9/v1", None])
 def test_every_command_that_calls_a_model_needs_permission(address, tmp_path):
-    """192.0.2.1 is reserved for documentation: sending to it would fail later and in another
-    way."""
+    """Without permission, no request is sent to 192.0.2.1, an address for documentation only."""
     questions, pairs = tmp_path / "questions", tmp_path / "pairs"
     questions.mkdir()
     pairs.mkdir()
@@ -104,6 +106,7 @@ def test_every_command_that_calls_a_model_needs_permission(address, tmp_path):
 def custom_set(tmp_path):
     """Build a hospital's custom set in ProbMed's format."""
     write_sources("probmed", tmp_path / "source")
+    # Without the marker, the drawn source counts as real data.
     (tmp_path / "source" / ORIGIN_MARKER).unlink()
     build("probmed", name="ward-7", source=tmp_path / "source", out=tmp_path / "ward-7")
     return tmp_path / "ward-7"
@@ -118,6 +121,7 @@ def test_eval_sends_a_custom_set_only_with_permission(custom_set, tmp_path, caps
         BadInput, match=r"192\.0\.2\.1.*up to \d+ prompts of ward-7 .* with [1-9]\d* images.*Nothing was sent"
     ):
         run(model="openai:m", settings=remote_settings)
+    # Recorded answers need no server, but a judge would receive them.
     question_ids = open_repository(custom_set).questions("test")["question_id"]
     write_lines(tmp_path / "given.jsonl", [{"question_id": name, "response": "yes"} for name in question_ids])
     with pytest.raises(
