@@ -160,7 +160,7 @@ class Cell:
 def simulate_cell(name: str, layout: Layout, responder: Responder, draws: int, seed: int) -> Cell:
     """Compute the rates over all draws.
 
-    The coverage of the share's interval is over the draws in which there is such an interval.
+    The share has no interval in some draws; its coverage is computed from the others.
     """
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {responder}".encode())])
     points, share = expected_sight(layout, responder, seed) if responder.sight else (0.0, 100.0)

@@ -218,6 +218,7 @@ def check_rows(
 
     for location, row in rows:
         try:
+            # None stands for a missing value: the column's default applies.
             answer = AnswerRow.model_validate({column: value for column, value in row.items() if value is not None})
             problem = answer_problem(answer)
         except ValidationError as error:

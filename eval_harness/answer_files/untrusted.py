@@ -129,6 +129,7 @@ def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """
     try:
         file_stat, head = path.stat(), b""
+        # Opening anything else could block (a FIFO) or never end (a device).
         if stat.S_ISREG(file_stat.st_mode):
             with path.open("rb") as file:
                 head = file.read(4096)

@@ -353,8 +353,8 @@ def _phrase_end(response: PlainResponse, mention: Mention) -> int:
 def _is_leading_answer(response: PlainResponse, index: int, tail: str) -> bool:
     """Return True if the option that a response begins with is its answer.
 
-    It is not if it is the first item of a list, an everyday word ("None of ..."), or part of a
-    longer sentence.
+    The first item of a list, an everyday word ("None of ...") and the beginning of a longer
+    sentence are not answers.
     """
     mention = response.mentions[index]
     if mention.letter:

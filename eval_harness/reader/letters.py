@@ -114,6 +114,7 @@ def parse_letters_only(text: str, option_count: int, multiple: bool) -> Position
         option_count: Number of options.
         multiple: Whether several answers are allowed; then "ACD" is read, too.
     """
+    # Crosses and empty boxes reject options, so the letters are not simply the answer.
     if len(text) > 200 or _CROSS.search(text):
         return None
     if (

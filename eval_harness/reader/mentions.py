@@ -208,6 +208,7 @@ class PlainResponse:
         )
         for match in find_letters(self.text, self.lowered, offsets):
             start = match.start()
+            # Opening quotes and brackets belong to the mention.
             while start > 0 and self.text[start - 1] in "\"'([{<「":
                 start -= 1
             position = letter_position(match["letter"], self.count)

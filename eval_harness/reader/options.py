@@ -209,6 +209,7 @@ class OptionTexts:
             for name in self._other_names(position):
                 if name and name != words and not (len(name) == 1 and _is_letter(name[0])):
                     alternative[name] = position if alternative.get(name, position) == position else None
+        # The exact text of an option overrides other names.
         return alternative | exact
 
     def _other_names(self, position: int) -> Iterator[tuple[str, ...]]:
@@ -361,6 +362,7 @@ class OptionTexts:
             stop = start + len(name)
             if words[start:stop] != name or _is_part_of_longer_name(tokens, text, start, stop, self._unit):
                 continue
+            # A long name may contain punctuation or a line break; a short one must be contiguous.
             if len(name) < 9 and any(
                 _NAME_BREAK.search(text, tokens.end(index), tokens.start(index + 1)) for index in range(start, stop - 1)
             ):

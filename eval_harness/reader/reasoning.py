@@ -104,6 +104,7 @@ def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
     """
     if not opened and not any(mark in text for mark in _DELIMITER_SIGNS):
         return _split_thought_line(text)
+    # Harmony: the answer is what follows the last `final` channel.
     final_channels = list(_HARMONY_FINAL.finditer(text)) if "final" in text else []
     if final_channels and (_HARMONY_START.match(text) or "<|channel|>" in text):
         final_channel = final_channels[-1]

@@ -137,6 +137,7 @@ def read_choice(
     )
     was_cut = split.unfinished or finish_reason == "length"
     if was_cut:
+        # The rest of a word that was cut off must not be read as option A.
         raw = _TRAILING_A.sub("", raw)
     text = normalize_text(raw) if question_type != "yes_no" else _YES_NO_LABEL.sub("", normalize_text(raw))
     plain_response = PlainResponse(text, texts, question_type)
@@ -199,6 +200,7 @@ def _read_answer(response: PlainResponse, raw: str, was_cut: bool) -> Reading:
     # The last line "Answer: B" decides, regardless of what precedes it.
     if (positions := _last_answer(response)) is not None:
         return _decide_choice(positions, response.multiple, "answer statement")
+    # JSON fields state the answer explicitly, so prose around them is not read.
     if fields := extract_json_answers(raw):
         return _read_marked(response, fields, [])
     if _is_option_list(response):
@@ -278,6 +280,7 @@ def _read_marked(response: PlainResponse, marked: list[str], stated: list[Option
         for content in marked
     ]
     choices = {reading.choice for reading in readings if reading.choice}
+    # Nothing could be read from the marked parts: fall back to the statements.
     if not choices:
         stated_reading = (
             _agreed_reading(_select_decisive_claims(response, stated), response.multiple) if stated else None
@@ -365,6 +368,7 @@ def _parse_option_only(response: PlainResponse) -> tuple[int, ...] | None:
     A text after "Answer:" is a claim instead.
     """
     text, texts = response.text, response.options
+    # A cross or question mark before a single option rejects or doubts it.
     if text[:1] in "✗❌✘?" and "\n" not in text:
         return ()
     if text.endswith("?") and not any(option.endswith("?") for option in texts.plain):

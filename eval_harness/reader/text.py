@@ -214,6 +214,7 @@ def normalize_text(text: str) -> str:
     Returns:
         The text with its line breaks and letter case.
     """
+    # Each step is preceded by a cheap test, because most responses need few of the steps.
     if "<" in text:
         text = _HTML_TAG.sub("", _ANSWER_TAG.sub("\n", _LINE_BREAK.sub("\n", text)))
     if "\\" in text:

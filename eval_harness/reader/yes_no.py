@@ -127,6 +127,7 @@ def is_denial(text: str) -> bool:
 
     For example "There is no nodule ...", "No nodules."
     """
+    # Only both ends are searched: denials in between mostly concern something else.
     lowered, conclusion = lower_aligned(text[:400]), _CONCLUSION.search(lower_aligned(text[-400:]))
     if conclusion and _DENIAL.match(conclusion[1]) and not _RESTRICTION.search(conclusion[1]):
         return True

@@ -148,8 +148,8 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
 async def _check_reply(reply: httpx2.Response) -> None:
     """Make errors inside replies with status 200 visible to the client, which then retries them.
 
-    An error gets its own status. A reply that is neither a chat completion nor another JSON object
-    raises DecodingError.
+    A reply that contains an error gets the error's status. A reply that is neither a chat
+    completion nor another JSON object raises DecodingError.
     """
     import httpx2
 

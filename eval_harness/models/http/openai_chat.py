@@ -136,7 +136,7 @@ class OpenAIChat(Backend):
         self._settled = False  # True once the server has answered, so that its parameters are known
         self._failures = self._checks = 0
         self._checked = self._lost = False  # since the last answer: a check was made; the last one failed
-        # Tokens in and out of replies that answer no question, counted with the next response.
+        # Tokens in and out of probes and discarded replies; they are added to the next response.
         self._paid = (0, 0)
         self._token_scores: TokenScores | None = None
 
@@ -228,6 +228,7 @@ class OpenAIChat(Backend):
             self._may_start.set()
 
         async with self._open() as self._client:
+            # Worker 0 starts at once and settles the parameters; the others wait for it.
             workers = {asyncio.create_task(work(not number)) for number in range(self.settings.in_flight)}
             reporting = asyncio.create_task(self._report())
             try:

@@ -213,6 +213,7 @@ class TransformersVLM(Backend):
                             prepared.cancel()
                             queue.extendleft(reversed(later_batch))
                         waiting.clear()
+                        # At the front and in the old order: extendleft reverses what it adds.
                         queue.extendleft(reversed(batch))
                         continue
                     self.batch_size.record_success(len(batch), self._memory_share())
