@@ -61,7 +61,8 @@ class Backend(Protocol):
     digest: str | None = None
 
     def close(self) -> None:
-        """Release the resources of the loaded model."""
+        """Release the resources of the loaded model, by default none."""
+        return
 
     @property
     def several_images(self) -> bool:

@@ -31,7 +31,7 @@ ENGINE_OPTIONS = {
 
 pytestmark = [
     pytest.mark.harness,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(3000),
     pytest.mark.skipif(not VLLM_FOLDER, reason="MEDPROBE_VLLM names no folder with the command vllm"),
 ]
 
@@ -77,7 +77,7 @@ def command(workdir, *arguments):
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=2400,
         check=False,
     )
 
@@ -87,7 +87,14 @@ def answers(workdir, name, methods, benchmark="mediconfusion", *, model, **model
     record.
     """
     document = {
-        "models": [{"model": model, "max_tokens": 5, "model_args": json.dumps({"dtype": "float32", **model_args})}],
+        "models": [
+            {
+                "model": model,
+                "max_tokens": 5,
+                "timeout": 600,
+                "model_args": json.dumps({"dtype": "float32", **model_args}),
+            }
+        ],
         "benchmarks": [benchmark],
         "methods": list(methods),
     }
