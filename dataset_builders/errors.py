@@ -112,6 +112,11 @@ def clip(value: object, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
+def replace_surrogates(text: str) -> str:
+    """Make text encodable as UTF-8: lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, at most 300 characters."""
     return str(error).strip().partition("\n")[0][:300]

@@ -23,7 +23,7 @@ from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.overlay import undecided_pictures
 from curation.images.burned_in_text import DECISIONS_FILE, PENDING_FOLDER, black_out, read_boxes
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE
-from curation.review.page import (
+from dataset_builders.browser_page.page import (
     Field,
     ItemView,
     ReviewTask,
@@ -31,7 +31,7 @@ from curation.review.page import (
     read_decisions,
     record_decision,
 )
-from curation.review.review_server import serve_page
+from dataset_builders.browser_page.page_server import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import encode_png

@@ -36,10 +36,9 @@ from dataset_builders.contents.pseudonyms import (
     read_withdrawn_ids,
     record_withdrawn_ids,
 )
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.files import lock_folder, replace_file
 from dataset_builders.journal import Journal, encode_entry, read_journal
-from eval_harness.records.names import replace_surrogates
 
 UNIT_JOURNAL = "journal.jsonl"
 PICTURES_FOLDER = "pictures"

@@ -45,9 +45,9 @@ from curation.gmai.selecting import (
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import name_list_path, write_private_csv
 from curation.readers.consistency import count_skip_reasons, refuse_contradictions
-from curation.review.page import read_decisions
 from curation.writing.asking import AskSettings, Writer
 from dataset_builders.benchmarks import FORMATS
+from dataset_builders.browser_page.page import read_decisions
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput

@@ -2,7 +2,7 @@
 
 Reviewers mark what is wrong with each question; taggers set the task and department of each label.
 
-See also: the page (`review/page.py`), how tags are used (`label_table.py`).
+See also: the page (`dataset_builders/browser_page/page.py`), how tags are used (`label_table.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.selecting import QUESTIONS_FILE
 from curation.gmai.sources import Overlay
 from curation.images.image_table import read_dataframe
-from curation.review.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
 from curation.review.review_log import gwet_ac1
+from dataset_builders.browser_page.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
 from dataset_builders.errors import BadInput
 
 VALIDATION_LOG, FAULTS_FIELD = "validation.jsonl", "faults"

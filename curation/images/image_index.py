@@ -30,12 +30,11 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.images.file_names import assign_image_ids
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import endpoint
 from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError
-from dataset_builders.images.picture import ShownPicture, find_white_levels, make_picture
-from eval_harness.records.names import replace_surrogates
+from dataset_builders.images.picture import decode_image
 
 VERSION_ATTRIBUTES = (
     "ETag",
@@ -275,17 +274,6 @@ def prefetch(function: Callable[[InputT], OutputT], arguments: Iterable[InputT],
             result = pending.pop(0).result()
             pending += [pool.submit(function, item) for item in islice(source, 1)]
             yield result
-
-
-def decode_image(data: bytes) -> ShownPicture:
-    """Decode a single file to the picture that models are shown (`make_picture`).
-
-    Grey values are scaled by the smallest range (8, 12 or 16 bits) that contains them.
-
-    Raises:
-        ImageError: not a complete image, or grey values that no fixed rule maps to 8 bits.
-    """
-    return make_picture(data, find_white_levels([data]) or None)
 
 
 def decode_rgb(data: bytes) -> Image.Image:

@@ -25,8 +25,8 @@ from curation.images.pairing import pair_names
 from curation.readers.consistency import BoxXYWH, Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import Skipped, error_cause, read_frame
+from dataset_builders.errors import replace_surrogates
 from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError
-from eval_harness.records.names import replace_surrogates
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
 EXIF_ROTATED = "has an EXIF rotation: boxes and masks may refer to either orientation"

@@ -1,7 +1,7 @@
 """The review page for pairs: two scores, three checks (yes or no), texts, categories and a note.
 
 `review_log.py` decides from them which pairs are kept. Reviewers on this machine type their names;
-reviewers on other machines have personal links (`review_server.py`).
+reviewers on other machines have personal links (`dataset_builders/browser_page/page_server.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from curation.review.page import Field, ItemView, ReviewTask, build_page, encode_for_browser
 from curation.review.review_log import (
     CATEGORY_FIELDS,
     CHECK_FIELDS,
@@ -24,8 +23,9 @@ from curation.review.review_log import (
     ReviewLog,
     compute_agreement,
 )
-from curation.review.review_server import ReviewAccess
 from curation.writing.paper_prompts import PROMPT_CATEGORIES
+from dataset_builders.browser_page.page import Field, ItemView, ReviewTask, build_page, encode_for_browser
+from dataset_builders.browser_page.page_server import ReviewAccess
 from dataset_builders.errors import BadInput
 
 SCORE_HELP = f"{WRONG_SCORE}: wrong or irrelevant; {MIN_KEEP_SCORE} or more: good enough to keep"

@@ -24,12 +24,11 @@ import numpy as np
 import pandas as pd
 
 from curation.images.file_names import load_file_names
-from curation.review.page import record_decision
 from curation.writing.categories import load_categories
 from curation.writing.question_writing import REVIEWS_FILE, read_drafts, table_rows
-from dataset_builders.errors import BadInput
+from dataset_builders.browser_page.page import record_decision
+from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.journal import read_journal
-from eval_harness.records.names import replace_surrogates
 
 SCORE_FIELDS = ("score_1", "score_2")
 CHECK_FIELDS = ("correctness", "relevance", "language")

@@ -139,6 +139,17 @@ def encode_data_uri(data: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(encoded).decode()}"
 
 
+def decode_image(data: bytes) -> ShownPicture:
+    """Decode a single file to the picture that models are shown (`make_picture`).
+
+    Grey values are scaled by the smallest range (8, 12 or 16 bits) that contains them.
+
+    Raises:
+        ImageError: not a complete image, or grey values that no fixed rule maps to 8 bits.
+    """
+    return make_picture(data, find_white_levels([data]) or None)
+
+
 def find_white_levels(files: Iterable[bytes]) -> dict[str, int]:
     """Determine the white levels of a dataset's deep greys.
 

@@ -17,8 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataset_builders.errors import BadInput
-from eval_harness.records.names import replace_surrogates
+from dataset_builders.errors import BadInput, replace_surrogates
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from dataset_builders.errors import BadInput, describe_error
-from eval_harness.records.names import replace_surrogates
+import pandas as pd
+
+from dataset_builders.errors import BadInput, describe_error, replace_surrogates
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -71,6 +72,10 @@ class Backend(Protocol):
         Read only if a question of the run has several.
         """
         return False
+
+    def order(self, questions: pd.DataFrame) -> Sequence[int] | None:
+        """Return the rows in the order in which they are to be asked; None: as cases are stored."""
+        return None
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield one Response per Request, as they finish, in any order."""

@@ -2,8 +2,8 @@
 
 A user's own model is an object with `generate`, or a class or function in a Python file that makes
 one. A model has a digest of its files or code (a recorded file, a plug-in's code, a folder's
-weights), so that a run is never continued by a different model of the same name. Servers and
-baselines have no digest, because only their names are known.
+weights), so that a run is never continued by a different model of the same name. Servers, baselines
+and people have no digest, because only their names are known.
 """
 
 from __future__ import annotations
@@ -64,6 +64,12 @@ def _load(model: str, settings: Settings) -> Backend:
 
         check_options(model, settings, ())
         return load_baseline(name)
+    if kind == "human":
+        from eval_harness.models.human_reader import HumanReader
+
+        check_options(model, settings, HumanReader.options)
+        require("fastapi", "uvicorn")
+        return HumanReader(name)
     if kind == "recorded":
         from eval_harness.models.recorded import Recorded
 
@@ -137,8 +143,8 @@ def _unknown_model_message(model: str, kind: str) -> str:
         return (
             f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id "
             "or folder, vllm:ID, "
-            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance "
-            "| always-A | oracle."
+            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, human:NAME, or "
+            "baseline:chance | always-A | oracle."
         )
     if not Path(model).is_file():
         return f"--model {model}: there is no file {model}."
@@ -353,6 +359,7 @@ _DEFAULTS = {
     "one_token": True,
     "describe": dict,
     "several_images": False,
+    "order": lambda questions: None,
     "close": lambda: None,
     **{name: getattr(Backend, name) for name in ("sees_prompts", "is_local", "uses_http", "template_hash")},
 }
@@ -368,11 +375,11 @@ def model_digest(model: str, settings: Settings) -> str | None:
         settings: Settings of the run; an adapter is part of the digest.
 
     Returns:
-        Hex digest of a file's or folder's contents, or of a Hub model's commit; None for servers
-        and baselines.
+        Hex digest of a file's or folder's contents, or of a Hub model's commit; None for servers,
+        baselines and people.
     """
     kind, _, name = model.partition(":")
-    if kind in ("openai", "azure", "baseline"):
+    if kind in ("openai", "azure", "baseline", "human"):
         return None
     if kind == "recorded" or ".py:" in model:
         return _short_digest(Path(name if kind == "recorded" else model.rpartition(":")[0]).read_bytes())

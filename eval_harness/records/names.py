@@ -128,8 +128,3 @@ def printable_line(text: str, max_length: int = 600) -> str:
     """Like `single_line`, with single spaces and at most `max_length` characters."""
     line = single_line(" ".join(text.split()))
     return line if len(line) <= max_length else line[: max_length - 4] + " ..."
-
-
-def replace_surrogates(text: str) -> str:
-    """Make text encodable as UTF-8: lone surrogates become question marks."""
-    return text.encode("utf-8", "replace").decode()

@@ -59,6 +59,8 @@ class Request:
     more_images: tuple[bytes, ...] = ()
     shown: tuple[str, ...] = ()
     """Ids of the images, if they belong to another case than the question (`--image swapped`)."""
+    question: str = ""
+    """Text of the question, without the prompt template."""
 
     @property
     def images(self) -> tuple[bytes, ...]:

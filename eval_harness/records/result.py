@@ -184,12 +184,12 @@ class Benchmark(_Strict):
 class Model(_Strict):
     name: str
     revision: str | None = None
-    kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
+    kind: Literal["open", "proprietary", "medical", "baseline", "human"] | None = None
     responder: Literal["model", "guessing", "oracle"] = "model"
     """What gave the answers.
 
     `guessing` and `oracle` are medprobe's own baselines, whose answers a store reproduces. They
-    have the kind `baseline` and are not ranked.
+    have the kind `baseline`. Neither they nor people (kind `human`, responder `model`) are ranked.
     """
     parameters: int | None = None
     snapshot_date: str | None = None

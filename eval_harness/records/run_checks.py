@@ -104,8 +104,11 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
             f"model kind {model.kind!r} and responder {model.responder!r}: 'baseline' means "
             "that no model answered (medprobe eval --model baseline:...)"
         )
-    if model.responder != "model" and (run.method.name != "mc" or run.method.judge is not None):
-        yield "a baseline chooses options directly: its method must be mc, without a judge"
+    is_person = model.kind == "human"
+    if (is_person or model.responder != "model") and (run.method.name != "mc" or run.method.judge is not None):
+        yield "a baseline or a person chooses options directly: the method must be mc, without a judge"
+    if is_person and (run.method.shots or ((run.method.samples or 1) > 1 and not run.request.permute)):
+        yield "a person is shown no worked examples and answers each question once: omit --shots and --samples"
     if run.command is not None and not _is_quoted(run.command):
         yield f"the command {clip(run.command)} is not a shell-quoted medprobe command; set it to null"
 

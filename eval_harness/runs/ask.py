@@ -29,11 +29,14 @@ from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalize_response
 from eval_harness.runs.plan import Plan
 from eval_harness.runs.reply_cache import SendRequests
-from eval_harness.runs.requests import MAX_REQUESTS_PER_BATCH, Instance
+from eval_harness.runs.requests import Instance
 from eval_harness.runs.run_folder import AnswerId, AnswerJournal
 
 PROGRESS_INTERVAL_S = 30.0
 """Without a terminal (Slurm, CI), a progress line is printed this often, and at every 5 %."""
+
+SYNC_INTERVAL_S = 1.0
+"""Answers are forced to disk at most this often."""
 
 MAX_CONSECUTIVE_FAILURES = 10
 """After this many consecutive failures, a question that the model has answered is sent again."""
@@ -76,7 +79,7 @@ def ask(
     if already_answered:
         print(f"{already_answered:,} of {len(instances):,} answers were already there.", file=sys.stderr)
     started_at, report_every = time.monotonic(), -(-len(instances) // 20)
-    last_report = started_at
+    last_report = last_sync = started_at
     # Without a terminal tqdm is disabled and lines are printed instead.
     with tqdm(
         total=len(instances), initial=already_answered, desc=name, unit="answer", file=sys.stderr, disable=None
@@ -101,9 +104,10 @@ def ask(
             if characters * len(plan.instances) > byte_limit * number and number >= MIN_ANSWERS_FOR_ESTIMATE:
                 tqdm.write(TOO_LONG_WARNING.format(characters // number, byte_limit >> 20), file=sys.stderr)
                 byte_limit = sys.maxsize
-            # Sync regularly, so that a power failure loses at most one batch.
-            if number % MAX_REQUESTS_PER_BATCH == 0:
+            # Sync regularly, so that a power failure loses at most the answers of a second.
+            if time.monotonic() - last_sync >= SYNC_INTERVAL_S:
                 journal.sync()
+                last_sync = time.monotonic()
         journal.sync()
     return len(unanswered)
 
@@ -122,7 +126,7 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
             plan.backend.answered_request = answered_before()
             begins = plan.backend.answered_request is None and instances[:1] == plan.instances[:1]
             plan.backend.probe_images = begins and plan.shows_images and not plan.config.settings.no_look
-        yield from checked(request for batch in plan.requests(instances, at_once=1) for request in batch)
+        yield from checked(plan.stream(instances))
         return
     sender = Sender(checked, answered_before)
     try:

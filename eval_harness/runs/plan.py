@@ -72,8 +72,15 @@ class Plan:
     # Cached, as it is used once per answer.
     @cached_property
     def instances(self) -> list[Instance]:
-        """All (row, sample) pairs of the run."""
-        return [(row, n) for row in range(len(self.selection.questions)) for n in range(self.run.request.samples)]
+        """All (row, sample) pairs of the run, in the order in which they are asked."""
+        samples = range(self.run.request.samples)
+        if self._order is not None:
+            return [(row, n) for n in samples for row in self._order]
+        return [(row, n) for row in range(len(self.selection.questions)) for n in samples]
+
+    @cached_property
+    def _order(self) -> Sequence[int] | None:
+        return self.backend.order(self.selection.questions)
 
     def key(self, instance: Instance) -> tuple[str, int]:
         """Return (question id, sample), as in the journal."""
@@ -97,6 +104,13 @@ class Plan:
         maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
         send_images = self.shows_images if with_images is None else with_images
         return make_requests(self.selection, maker, instances, send_images, at_once, self.partners)
+
+    def stream(self, instances: Sequence[Instance]) -> Iterator[Request]:
+        """Yield the requests of these instances one by one, in their order if the back end chose
+        it, else as cases are stored.
+        """
+        groups = [instances] if self._order is None else [[instance] for instance in instances]
+        return (request for group in groups for batch in self.requests(group, at_once=1) for request in batch)
 
 
 BackendLoader = Callable[[str, Settings], Backend]

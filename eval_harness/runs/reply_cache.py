@@ -108,7 +108,7 @@ class ReplyCache:
             return None
         # Questions that send the same content share a deterministic reply, but not a sampled one.
         payload = asdict(request if is_sampled else replace(request, question_id="", sample=0))
-        del payload["answer"], payload["shown"]  # not part of what is sent
+        del payload["answer"], payload["shown"], payload["question"]  # not part of what is sent
         return hashlib.sha256(json.dumps([self.identity, payload], sort_keys=True, default=_text).encode()).hexdigest()
 
     def _path(self, key: str) -> Path:

@@ -79,6 +79,7 @@ class RequestMaker:
             candidates=_candidates(method, options, prompt.shows_options),
             scoring=_SCORING.get(method, "next_token"),
             shown=shown_ids,
+            question=row["question"],
         )
 
     @property

@@ -43,7 +43,7 @@ def run_model(
         str,
         RUN(
             help="transformers id or folder | vllm:ID | openai:NAME | azure:DEPLOYMENT | recorded:FILE | my_model.py:MyModel | "
-            "baseline:chance | baseline:always-A | baseline:oracle"
+            "human:NAME (a person, on a page in the browser) | baseline:chance | baseline:always-A | baseline:oracle"
         ),
     ],
     data: Annotated[

@@ -29,7 +29,7 @@ from curation.deidentify.patient_table import (
 )
 from curation.deidentify.review_texts import TEXT_DECISION, pending_images
 from curation.images.burned_in_text import read_boxes
-from curation.review.page_markup import KEY_HELP
+from dataset_builders.browser_page.page_markup import KEY_HELP
 from tests.commands import medprobe
 from tests.planting import FAMILY_NAMES, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 

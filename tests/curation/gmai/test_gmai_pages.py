@@ -7,7 +7,7 @@ from curation.gmai import pipeline, validation
 from curation.gmai.label_table import TAGS_FILE
 from curation.gmai.question_templates import CANDIDATES_FILE
 from curation.gmai.validation import build_tagging, build_validation
-from curation.review.page import record_decision
+from dataset_builders.browser_page.page import record_decision
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from tests.curation.gmai.phantoms import write_all

@@ -14,7 +14,10 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from playwright.sync_api import expect
 
-from curation.review.page import (
+from curation.review.review import build_review, format_agreement
+from curation.review.review_log import CATEGORY_FIELDS, CHECK_FIELDS, SCORE_FIELDS, TEXT_FIELDS, ReviewLog
+from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
+from dataset_builders.browser_page.page import (
     Field,
     ItemView,
     ReviewTask,
@@ -23,10 +26,7 @@ from curation.review.page import (
     read_decisions,
     record_decision,
 )
-from curation.review.review import build_review, format_agreement
-from curation.review.review_log import CATEGORY_FIELDS, CHECK_FIELDS, SCORE_FIELDS, TEXT_FIELDS, ReviewLog
-from curation.review.review_server import REVIEWERS_FILE, ReviewAccess, serve_page
-from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
+from dataset_builders.browser_page.page_server import REVIEWERS_FILE, ReviewAccess, serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder
 from tests import processes
@@ -35,7 +35,7 @@ from tests.sampling import few
 
 SERVER_SCRIPT = (
     "import sys; from pathlib import Path; from curation.review.review import build_review; "
-    "from curation.review.review_server import serve_page; q, i = map(Path, sys.argv[1:3]); "
+    "from dataset_builders.browser_page.page_server import serve_page; q, i = map(Path, sys.argv[1:3]); "
     "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', "
     "int(sys.argv[3]))"
 )

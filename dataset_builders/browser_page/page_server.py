@@ -2,6 +2,7 @@
 
 Only one server per folder can run at a time. A page that other machines can reach is opened with a
 personal link for each reviewer; its secret also identifies the reviewer.
+`serve_page` serves until it is stopped, `serve_meanwhile` while other code runs.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import json
 import secrets
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from starlette.middleware.base import RequestResponseEndpoint
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, replace_file
@@ -165,14 +169,7 @@ def serve_page(
 
     # Check the port before the page is built, because uvicorn would only log that it cannot be
     # used.
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError) as error:
-            raise BadInput(
-                f"--host {host} --port {port}: cannot be used ({error}). Give others.",
-            ) from None
+    _bind(host, port).close()
     with lock_folder(folder, task):
         app = build(access)
         print(
@@ -182,3 +179,47 @@ def serve_page(
         if access:
             access.guard(app, certificate is not None)
         uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate)
+
+
+@contextmanager
+def serve_meanwhile(app: FastAPI, port: int) -> Iterator[str]:
+    """Serve a page on this machine in a thread, for the duration of the context.
+
+    Requests that address another host name are refused: a website whose name is made to point here
+    could otherwise read the page.
+
+    Args:
+        app: the application; its requests must end soon once the context ends.
+        port: preferred TCP port; another one is used if it is taken.
+
+    Yields:
+        The page's address.
+    """
+    import uvicorn
+
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK_HOST, "localhost"])
+    try:
+        listener = _bind(LOOPBACK_HOST, port)
+    except BadInput:
+        listener = _bind(LOOPBACK_HOST, 0)
+    listener.listen()  # from here on, a browser that is quick waits instead of being refused
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Bind a TCP port. Raises BadInput if it cannot be used."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise BadInput(f"--host {host} --port {port}: cannot be used ({error}). Give others.") from None
+    return listener

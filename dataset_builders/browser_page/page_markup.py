@@ -29,17 +29,20 @@ fieldset { border: 0; margin: 0 0 .6rem; padding: 0 } fieldset.check { display: 
 button, input, textarea, select { font: inherit; color: inherit; background: var(--panel); border: 1px solid var(--line); border-radius: 5px; padding: .3rem .55rem }
 button { cursor: pointer } button[aria-pressed=true] { background: var(--accent); color: var(--on); border-color: var(--accent) }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 1px } textarea, .long { width: 100% } kbd { font: 12px ui-monospace, monospace; opacity: .7 }
+.ordered header :is(button, #number) { display: none } .ordered #fields .row { flex-direction: column; gap: .4rem } .ordered #fields button { text-align: left; padding: .55rem .8rem } .ordered .row + .row button { border: 2px solid var(--accent); font-weight: 600 }
 #said { min-height: 1.4em; font-variant-numeric: tabular-nums } .bad { color: var(--bad); font-weight: 600 } summary { cursor: pointer; color: var(--faint) } details p { margin: .3rem 0 }
 #lost { position: fixed; inset: auto 0 0 0; z-index: 9; padding: .8rem 1.2rem; background: #b91c1c; color: #fff; font-weight: 600 }
 @media (max-width: 900px) { main { display: flex; flex-direction: column } #pictures { position: static; width: 100% } #ask { order: -1 } .picture { height: 42vh } header { padding: .5rem } main { padding: .6rem } }
 """
 
-KEY_HELP = "n next, p previous, o next open; Esc leaves a text field; d details; + - zoom, arrows move, [ ] contrast, , . brightness, r reset. Wheel zooms, drag moves, double click resets."
+IMAGE_HELP = "+ - zoom, arrows move, [ ] contrast, , . brightness, r reset. Wheel or two fingers zoom, drag moves; with Shift or the right button, drag sets contrast (sideways) and brightness (up and down); double click resets."
+KEY_HELP = f"n next, p previous, o next open; Esc leaves a text field; d details; {IMAGE_HELP}"
 
 PAGE_SCRIPT = """
 const config = JSON.parse(document.querySelector('#config').textContent), $ = (id) => document.getElementById(id);
 const make = (tag, set = {}, ...inside) => { const node = Object.assign(document.createElement(tag), set); node.append(...inside); return node; };
 let now = {}, queue = Promise.resolve();
+const fields = () => now.fields?.length ? now.fields : config.fields;
 const name = () => config.linked ? config.name : $('reviewer').value.trim();
 const tell = (text) => { $('said').textContent = text; };
 const lost = () => { if (!$('lost')) document.body.append(make('div', {id: 'lost', role: 'alert', textContent:
@@ -73,13 +76,11 @@ const save = (field, what, seen) => {
     const held = now.values[field.name] ?? null, value = what(held);  // read when its turn comes, so that the second of two quick key presses undoes the first
     const said = await ask('save', {reviewer: name(), item, field: field.name, value, seen: seen === undefined ? held : seen});
     failed(field, said.error); if (said.error) return;
-    const follows = field.advances || field.commit;
-    if (!said.item) said.item = item;
-    for (const each of config.fields) if (each.kind === 'checks' && said.values) said.values[each.name] = now.values[each.name];  // not saved yet
-    now = {...now, ...said}; status(); if (now.values && !follows) { texts(); mark(); }
     tell(said.said);
-    if (follows) { const found = await ask('item?' + new URLSearchParams({reviewer: name(), item, go: 'open'}));
-      now = found; draw(true); }
+    if (field.advances || field.commit) { now = said; draw(true); return; }
+    if (!said.item) said.item = item;
+    for (const each of fields()) if (each.commit && said.values) said.values[each.name] = now.values[each.name];  // not saved yet
+    now = {...now, ...said}; status(); if (now.values) { texts(); mark(); }
   });
 };
 const status = () => { $('progress').textContent = (now.number ? now.number + ' of ' + now.items + '; ' : '') +
@@ -93,7 +94,8 @@ const draw = (fresh) => {
   status(); const there = Boolean(now.item); $('fields').hidden = $('ask').hidden = !there;
   $('empty').hidden = there; $('empty').textContent = name() || config.linked ? now.finished : 'Give your name to begin.';
   if (!there) { $('pictures').replaceChildren(); return; }
-  if (fresh) config.fields.forEach((field) => failed(field, ''));
+  if (fresh && now.fields.length) build();
+  if (fresh) fields().forEach((field) => failed(field, ''));
   if (fresh || !$('pictures').children.length) $('pictures').replaceChildren(...now.pictures.map((_, at) => {
     const img = make('img', {alt: 'image ' + (at + 1), draggable: false, src: 'picture/' + at + '?' + new URLSearchParams({item: now.item})});
     const slider = (text, most) => make('label', {textContent: text}, make('input', {type: 'range', min: 20, max: most, value: 100}));
@@ -101,7 +103,7 @@ const draw = (fresh) => {
   }));
   document.querySelector('main').className = now.pictures.length ? '' : 'plain'; texts(); mark();
 };
-const mark = () => config.fields.forEach((field) => {
+const mark = () => fields().forEach((field) => {
   const value = now.values?.[field.name], box = $('field-' + field.name);
   if (field.kind === 'text' || field.kind === 'list') { const input = box.querySelector('textarea, input');
     const text = field.kind === 'list' ? (value ?? []).join('; ') : value ?? '';
@@ -111,15 +113,16 @@ const mark = () => config.fields.forEach((field) => {
 });
 const listed = (text) => [...new Set(text.split(';').map((part) => part.trim()).filter(Boolean))];
 const press = (field, button) => {
-  const value = button.dataset.value, toggled = (held) => (held ?? []).includes(value) ? held.filter((one) => one !== value) : [...(held ?? []), value];
-  if (field.kind === 'choice') return save(field, () => value);
-  if (field.kind === 'list') return save(field, toggled);
-  return inTurn(async () => { now.values = {...now.values, [field.name]: toggled(now.values[field.name])}; mark(); });
+  const item = now.item, value = button.dataset.value, toggled = (held) => (held ?? []).includes(value) ? held.filter((one) => one !== value) : [...(held ?? []), value];
+  if (!field.commit) return save(field, field.kind === 'list' ? toggled : () => value);
+  return inTurn(async () => { if (item !== now.item) return;  // a key pressed before this item was shown
+    now.values = {...now.values, [field.name]: field.kind === 'choice' ? value : toggled(now.values[field.name])}; mark(); });
 };
-const build = () => config.fields.forEach((field) => {
+const build = () => $('fields').replaceChildren(...fields().map((field) => {
   const box = make('fieldset', {id: 'field-' + field.name, className: field.kind}), row = make('div', {className: 'row'}), keys = field.keys;
   const button = (value, text, key) => { const node = make('button', {type: 'button', textContent: text + ' '}); node.dataset.value = value;
-    if (key) { if (!/^\\d+$/.test(text)) node.append(make('kbd', {textContent: key})); node.dataset.key = key; } node.onclick = () => press(field, node); return node; };
+    if (key) { if (!/^\\d+$/.test(text)) node.append(make('kbd', {textContent: key})); node.dataset.key = key; } node.onclick = (event) => { if (event.detail) node.blur();  // so that Enter presses the button that saves
+      press(field, node); }; return node; };
   if (field.label) box.append(make('legend', {textContent: field.label}));
   field.choices.forEach(([value, text], at) => row.append(button(value, text, keys[at])));
   if (field.kind === 'text' || field.kind === 'list') {
@@ -132,18 +135,18 @@ const build = () => config.fields.forEach((field) => {
   if (field.commit) { const node = make('button', {type: 'button', textContent: field.commit + ' '}, make('kbd', {textContent: 'Enter'})); node.dataset.key = 'Enter';
     node.onclick = () => save(field, (held) => held ?? []); box.append(make('div', {className: 'row', style: 'margin-top: .4rem'}, node)); }
   if (field.help) box.append(make('div', {className: 'help', textContent: field.help}));
-  box.append(make('div', {className: 'bad', role: 'alert'})); $('fields').append(box);
-});
+  box.append(make('div', {className: 'bad', role: 'alert'})); return box;
+}));
 const typing = (node) => node && (/^(TEXTAREA|SELECT)$/.test(node.tagName) || (node.tagName === 'INPUT' && node.type !== 'range'));
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && typing(event.target)) { event.target.blur(); return; }
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
   const digit = event.code.match(/^(?:Digit|Numpad)([0-9])$/), key = digit ? (event.shiftKey ? 'Shift+' : '') + digit[1] : event.key;
-  const button = [...document.querySelectorAll('[data-key]')].find((node) => node.dataset.key === key);
+  const keyed = (wanted) => [...document.querySelectorAll('[data-key]')].find((node) => node.dataset.key === wanted), button = keyed(key) ?? keyed(key.toLowerCase());
   if (button && !(key === 'Enter' && event.target.tagName === 'BUTTON')) { button.click(); event.preventDefault(); return; }
   const focus = document.querySelector(`[data-focus="${CSS.escape(key)}"]`);
   if (focus) { focus.focus(); focus.select(); event.preventDefault(); return; }
-  const where = {n: 'next', p: 'previous', o: 'open'}[key];
+  const where = !config.in_order && {n: 'next', p: 'previous', o: 'open'}[key];
   if (where) { go(where); event.preventDefault(); return; }
   if (key === 'd') $('details').open = !$('details').open;
   const boxes = [...document.querySelectorAll('.picture')].filter((box) => box.view), by = {'+': 1.25, '=': 1.25, '-': 0.8}[key];
@@ -166,17 +169,27 @@ document.addEventListener('load', (event) => { const box = boxOf(event); if (box
 addEventListener('resize', () => document.querySelectorAll('.picture').forEach(fit));
 document.addEventListener('wheel', (event) => { const box = boxOf(event); if (!box?.view) return; event.preventDefault();
   const edge = box.getBoundingClientRect(); zoom(box, Math.exp(-event.deltaY / 400), event.clientX - edge.left, event.clientY - edge.top); }, {passive: false});
-let held = null;
-document.addEventListener('pointerdown', (event) => { held = boxOf(event); if (held?.view) { event.preventDefault(); held.from = [event.clientX - held.view.x, event.clientY - held.view.y]; } });
-document.addEventListener('pointermove', (event) => { if (held?.view) { held.view.x = event.clientX - held.from[0]; held.view.y = event.clientY - held.from[1]; place(held); } });
-document.addEventListener('pointerup', () => { held = null; });
+let held = null; const pointers = new Map();
+document.addEventListener('pointerdown', (event) => { const box = boxOf(event); if (box?.view) { held = box; event.preventDefault(); pointers.set(event.pointerId, event); } });
+document.addEventListener('pointermove', (event) => {
+  const before = pointers.get(event.pointerId), other = [...pointers.values()].find((one) => one.pointerId !== event.pointerId);
+  if (!before || !event.buttons) { pointers.delete(event.pointerId); return; }
+  pointers.set(event.pointerId, event);
+  const right = event.clientX - before.clientX, down = event.clientY - before.clientY, edge = held.getBoundingClientRect();
+  const distance = (one) => Math.max(1, Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY));
+  if (other) zoom(held, distance(event) / distance(before), other.clientX - edge.left, other.clientY - edge.top);
+  else if (event.shiftKey || event.buttons === 2) held.closest('.side').querySelectorAll('input').forEach((slider, at) => turn(slider, Number(slider.value) + (at ? right : -down)));
+  else { held.view.x += right; held.view.y += down; place(held); }
+});
+['pointerup', 'pointercancel'].forEach((end) => document.addEventListener(end, (event) => pointers.delete(event.pointerId)));
+document.addEventListener('contextmenu', (event) => { if (boxOf(event)) event.preventDefault(); });
 document.addEventListener('dblclick', (event) => { const box = boxOf(event); if (box) fit(box); });
 document.addEventListener('input', (event) => { const side = event.target.closest?.('.side'); if (!side) return;
   const [light, contrast] = [...side.querySelectorAll('input')].map((slider) => slider.value); side.querySelector('img').style.filter = `brightness(${light}%) contrast(${contrast}%)`; });
 const who = config.names.length ? make('select', {id: 'reviewer'}, make('option', {value: '', textContent: 'your name'}), ...config.names.map((one) => make('option', {textContent: one})))
   : make('input', {id: 'reviewer', placeholder: 'your name', disabled: config.linked, value: config.name || (config.linked ? '' : localStorage.reviewer || '')});
 who.setAttribute('aria-label', 'Your name'); who.onchange = () => { localStorage.reviewer = who.value; go('open', ''); }; $('name').append(who);
-build(); $('previous').onclick = () => go('previous'); $('next').onclick = () => go('next'); $('open').onclick = () => go('open');
+document.body.className = config.in_order ? 'ordered' : ''; build(); $('previous').onclick = () => go('previous'); $('next').onclick = () => go('next'); $('open').onclick = () => go('open');
 $('number').onchange = () => go($('number').value || '1');
 $('summary').hidden = !config.summary; $('summary').textContent = config.summary;
 $('summary').onclick = async () => { $('summed').textContent = (await ask('summary')).text; };
@@ -201,5 +214,5 @@ def render_page(title: str, config: Mapping[str, Any]) -> str:
 <main><section id="ask" hidden><div id="said" role="status"></div><div id="heading"></div><h2 id="question"></h2><ol id="options" style="list-style: none; padding: 0"></ol>
 <details id="details"><summary>details <kbd>d</kbd></summary><p id="told" style="white-space: pre-line"></p></details></section>
 <section id="pictures"></section><section id="fields" hidden></section><p id="empty" hidden></p>
-</main><footer style="padding: 0 1rem 1rem"><button id="summary" hidden></button><p id="summed" style="white-space: pre-line"></p><p class="help">{escape(KEY_HELP)}</p></footer>
+</main><footer style="padding: 0 1rem 1rem"><button id="summary" hidden></button><p id="summed" style="white-space: pre-line"></p><p class="help">{escape(IMAGE_HELP if config["in_order"] else KEY_HELP)}</p></footer>
 <script id="config" type="application/json">{config_json}</script><script>{PAGE_SCRIPT}</script></body></html>"""

@@ -1,11 +1,11 @@
 """A page on which people review one item at a time.
 
 It has images, a question, and fields with buttons and keyboard shortcuts. Every decision is written
-to a journal. The page is used to review pairs (`review.py`), to validate questions and tag labels
-(`gmai/validation.py`), and to decide about burned-in text (`deidentify/review_texts.py`). What the
-page reports as saved is on disk.
+to a journal. Curation uses the page to review pairs, to validate questions, to tag labels and to
+decide about burned-in text; evaluation uses it to ask a human reader. What the page reports as
+saved is on disk.
 
-See also: markup, style and script (`page_markup.py`), serving and links (`review_server.py`).
+See also: markup, style and script (`page_markup.py`), serving and links (`page_server.py`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
-from curation.images.image_index import decode_image
-from curation.review.page_markup import render_page
-from dataset_builders.errors import BadInput
+from dataset_builders.browser_page.page_markup import render_page
+from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import PNG_SIGNATURE, strip_metadata
+from dataset_builders.images.picture import decode_image
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.records.names import replace_surrogates
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,12 @@ class Field:
     """A field that a reviewer fills in for an item.
 
     Attributes:
-        kind: `choice`: one of the choices; `checks`: any number of them, saved with the button
-            `commit`; `text`: a text; `list`: a list of texts, with the choices as suggestions.
+        kind: `choice`: one of the choices; `checks`: any number of them; `text`: a text; `list`: a
+            list of texts, with the choices as suggestions.
         choices: (value, shown text).
         keys: keyboard shortcuts of the choices, in order; for a text, the shortcut to start typing.
+        commit: text of a button that saves the choice, which can be changed until then, and
+            continues with the next open item. Required for `checks`.
         advances: True if saving it continues with the next open item.
     """
 
@@ -61,6 +62,7 @@ class ItemView:
         options: (text, True if it is correct).
         pictures: caption of each picture.
         details: text that is shown on request.
+        fields: the fields, if they depend on the item; their names are among the task's.
     """
 
     question: str
@@ -69,6 +71,7 @@ class ItemView:
     options: Sequence[tuple[str, bool]] = ()
     pictures: Sequence[str] = ()
     details: str = ""
+    fields: Sequence[Field] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class ReviewTask:
         is_done: called with reviewer and item; returns True if nothing is left to decide.
         picture: called with item and number; returns (media type, bytes).
         names: reviewers' names to choose from; if empty, reviewers type their names.
+        in_order: True if only the first open item can be seen.
     """
 
     title: str
@@ -96,6 +100,7 @@ class ReviewTask:
     summary: Callable[[], str] | None = None
     summary_label: str = ""
     finished: str = "Nothing is left to decide."
+    in_order: bool = False
 
 
 class Decision(BaseModel):
@@ -120,6 +125,7 @@ def build_page(
     """
     # The page is the only client, so FastAPI's pages of documentation are switched off.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    fields = {field.name: field for field in task.fields}
     lock = threading.Lock()  # decisions are applied one at a time, and the later one wins
 
     def reviewer_name(request: Request, typed: str) -> str:
@@ -129,28 +135,26 @@ def build_page(
             else reviewer_of_cookies(request.cookies) or ""
         )
 
-    def item_state(reviewer: str, item: str, items: Sequence[str]) -> dict[str, Any]:
+    def open_item(reviewer: str, items: Sequence[str], index: int) -> int:
+        # The current item comes last: it is shown again only if it is the only open one.
+        order = [*range(index + 1, len(items)), *range(index + 1)]
+        default = -1 if task.in_order or not order else order[0]
+        return next((k for k in order if not task.is_done(reviewer, items[k])), default)
+
+    def item_state(reviewer: str, index: int, items: Sequence[str]) -> dict[str, Any]:
         # Progress is counted per reviewer, so it needs a name.
         done = sum(task.is_done(reviewer, item_id) for item_id in items) if reviewer else 0
         state = {"reviewer": reviewer, "items": len(items), "done": done, "finished": task.finished}
         # Without an item, the page says that nothing is left.
-        if item not in items:
+        if not 0 <= index < len(items):
             return state
-        return (
-            state
-            | {
-                "item": item,
-                "number": items.index(item) + 1,
-            }
-            | asdict(task.show(reviewer, item))
-        )
+        return state | {"item": items[index], "number": index + 1} | asdict(task.show(reviewer, items[index]))
 
     @app.get("/")
     def page(request: Request) -> HTMLResponse:
-        fields = [asdict(field) for field in task.fields]
-        config = {"fields": fields, "names": list(task.names), "name": reviewer_name(request, ""),
+        config = {"fields": [asdict(field) for field in task.fields], "names": list(task.names), "name": reviewer_name(request, ""),
                   "linked": reviewer_of_cookies is not None,
-                  "summary": task.summary_label if task.summary else "", "title": task.title}  # fmt: skip
+                  "summary": task.summary_label if task.summary else "", "title": task.title, "in_order": task.in_order}  # fmt: skip
         # Confidential content must not stay in a browser's cache.
         return HTMLResponse(render_page(task.title, config), headers={"cache-control": "no-store"})
 
@@ -166,25 +170,23 @@ def build_page(
             name = reviewer_name(request, reviewer)
             items = task.items(name)
             index = items.index(item) if item in items else -1
-            if go.isdecimal():
+            if task.in_order:
+                index = open_item(name, items, -1)
+            elif go.isdecimal():
                 index = min(max(int(go), 1), len(items)) - 1
             elif go in ("next", "previous") and items:
                 index = (index + (1 if go == "next" else -1)) % len(items) if index >= 0 else 0
             elif go == "open" or index < 0:
-                # The current item comes last: it is shown again only if it is the only open one.
-                order = [*range(index + 1, len(items)), *range(index + 1)]
-                index = next(
-                    (k for k in order if not task.is_done(name, items[k])),
-                    order[0] if order else -1,
-                )
-            return item_state(name, items[index] if 0 <= index < len(items) else "", items)
+                index = open_item(name, items, index)
+            return item_state(name, index, items)
 
     @app.post("/save")
     def save(request: Request, decision: Decision) -> dict[str, Any]:
         with lock:
             name = reviewer_name(request, decision.reviewer)
+            items, field = task.items(name), fields.get(decision.field)
             try:
-                if decision.item not in task.items(name) or decision.field not in {field.name for field in task.fields}:
+                if decision.item not in items or field is None:
                     raise BadInput(f"{decision.item} cannot be decided here.")
                 message = task.save(
                     name,
@@ -195,7 +197,11 @@ def build_page(
                 )
             except (BadInput, OSError) as error:
                 return {"error": str(error)}
-            return {"said": message} | item_state(name, decision.item, task.items(name))
+            # Saving may have removed the item.
+            items = task.items(name)
+            index = items.index(decision.item) if decision.item in items else -1
+            follows = field.commit or field.advances
+            return {"said": message} | item_state(name, open_item(name, items, index) if follows else index, items)
 
     @app.get("/picture/{number}")
     def picture(number: int, item: str) -> Response:
@@ -203,7 +209,7 @@ def build_page(
             if task.picture is None:
                 raise HTTPException(404)
             media_type, encoded = task.picture(item, number)
-        except (ImageError, OSError, KeyError, IndexError) as error:
+        except (BadInput, ImageError, OSError, KeyError, IndexError) as error:
             raise HTTPException(404, str(error)) from None
         return Response(encoded, media_type=media_type, headers={"cache-control": "no-store"})
 
