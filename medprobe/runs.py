@@ -231,7 +231,7 @@ def evaluate(
         if base_url is not None and "judge" not in options:
             raise BadInput("base_url: an object runs in this process, without a server. Omit it.")
 
-        # Returns the object, whatever model is named.
+        # The loader returns the given object, whatever the option `model` says.
         def load(_: str, settings: Settings) -> Backend:
             return wrap_plug_in(model, kind, f"model {kind}", settings)
 

@@ -145,7 +145,7 @@ def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
         if (path / "results").is_dir()
         else sorted({*path.glob(f"*/{RESULT_FILE}"), *path.glob(f"*/*/{RESULT_FILE}")})
     )
-    # Without finished runs it is a store, unless it contains an interrupted run.
+    # A folder without finished runs may be a store, or contain interrupted runs.
     if not runs:
         if path.joinpath(RUN_FILE).is_file() or any(path.glob(f"*/{RUN_FILE}")):
             raise BadInput(

@@ -166,7 +166,7 @@ def narrow_questions(
             raise BadInput(f"--limit {limit}: must be at least 1.")
         is_selected = questions["case_id"].isin(questions["case_id"].iloc[:limit])
         if not is_selected.all():
-            # The rest of the last case is included; if it is not adjacent, only N is exact.
+            # Completing the last case adds questions, which may come later than the first ones.
             n_selected = int(is_selected.sum())
             left_out.append(f"only the first {n_selected if is_selected.iloc[:n_selected].all() else limit} questions")
         questions = questions[is_selected]

@@ -131,7 +131,8 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
         config.benchmark, config.data, config.split, config.branches, config.limit, config.facets, config.revision
     )
     if config.extraction == "official":
-        official_reader(selection.repository.family)  # raises if there is none
+        # Raises if the benchmark has no official reader.
+        official_reader(selection.repository.family)
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):
         raise BadInput("--permute: the prompt shows no options, so their order cannot matter. Omit it.")
@@ -175,7 +176,9 @@ def comparison_arms(plan: Plan) -> list[Images]:
     arms: list[Images] = [arm for arm in reversed(ARMS) if any(arm in info.compared for info in metrics)]
     if not arms:
         reason = next((info.no_arm for info in metrics if info.no_arm), "")
-        raise BadInput(f"--arms: {plan.run.benchmark.name} has no score that is compared without its images: {reason}.")
+        raise BadInput(
+            f"--arms: no score of {plan.run.benchmark.name} can be compared with one without images: {reason}."
+        )
     return arms
 
 

@@ -43,7 +43,7 @@ PlainText = Annotated[str, AfterValidator(_check_plain_text)]
 
 
 class _Record(BaseModel):
-    # Unknown fields are refused, lest a file of a newer version be understood only in part.
+    # Unknown fields are refused, since ignoring a newer version's field could mislead.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: SchemaVersion = SCHEMA_VERSION

@@ -201,7 +201,7 @@ class HiddenTest:
                     key.metric,
                 ), None
 
-            # Checked while the ledger is changed, lest concurrent requests exceed the limit.
+            # Checked while the ledger is changed, so that concurrent requests cannot exceed it.
             if not self._left(scorings, day):
                 tomorrow = datetime.fromisoformat(day).date() + timedelta(days=1)
                 raise BadInput(

@@ -170,8 +170,8 @@ def commit_to_main(
 def list_open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
     """Yield the open pull requests of a repository, newest first.
 
-    The Hub is asked for open ones only, and the answer is checked: if a closed pull request were
-    taken for an open one, a submission would be lost.
+    The Hub lists open pull requests only, but this is checked here: if a closed one were taken for
+    open, a submission would be lost.
 
     Args:
         api: The Hub's client.

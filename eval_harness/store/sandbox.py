@@ -1,9 +1,9 @@
 """Call a function on untrusted input in a separate process, with limits on memory and time.
 
-Each call starts a Python process of its own. That process imports the function's module, sets its
-limits, calls the function, and sends back the outcome. Memory and processor time are limited by
-Linux (rlimits). On other systems only wall-clock time is limited: macOS has no limit on address
-space, and on Windows, which cannot pass a pipe to a child, the function runs in this process.
+Each call starts a Python process, which imports the function's module, sets its own limits, calls
+the function, and sends back the outcome. On Linux, memory and CPU time are limited by rlimits. On
+other systems only wall-clock time is limited (macOS has no limit on address space). On Windows,
+which cannot pass a pipe to a child, the function runs in this process without limits.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwa
         with child_end:
             stack.callback(_end_group, _start_child(child_end.fileno(), function.__module__))
         try:
-            parent_end.recv()  # the module has been imported
+            # The time limit begins once the child has imported the module.
+            parent_end.recv()
         except EOFError:
             raise Unavailable("the reading process was killed from outside. Try again later.") from None
 
@@ -223,7 +224,7 @@ def run_in_turn(client: str, function: Callable[P, T], *args: P.args, **kwargs: 
             if users:
                 _CLIENTS[client] = turn, users
             else:
-                # Idle clients are forgotten, lest the dictionary grow with the number of visitors.
+                # Idle clients are forgotten, or the dictionary would grow with every visitor.
                 del _CLIENTS[client]
 
 
@@ -262,7 +263,7 @@ def _over_limit_message(limits: Limits) -> str:
 
 
 def _start_child(descriptor: int, module: str) -> subprocess.Popen[bytes]:
-    """Start the process that `run_child` serves.
+    """Start a process that runs `run_child`.
 
     Args:
         descriptor: The child's end of the pipe.
@@ -278,7 +279,7 @@ def _start_child(descriptor: int, module: str) -> subprocess.Popen[bytes]:
         env=os.environ
         | {
             "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-            # One thread each: libraries' thread pools reserve address space.
+            # The libraries get one thread each, since thread pools reserve address space.
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -288,7 +289,7 @@ def _start_child(descriptor: int, module: str) -> subprocess.Popen[bytes]:
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child and everything it started: it leads its own process group."""
+    """Kill a child and everything that it started, which is in its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -299,8 +300,8 @@ def run_child(descriptor: int, module: str) -> None:
 
     Args:
         descriptor: This process's end of the pipe.
-        module: Module of the function, imported before the limits are set: its libraries are not
-            part of what the submission may use.
+        module: Module of the function. It is imported before the limits are set, so that the memory
+            of its libraries does not count.
     """
     _die_with_parent()
     connection = Connection(descriptor)
@@ -308,7 +309,8 @@ def run_child(descriptor: int, module: str) -> None:
     connection.send("ready")
 
     try:
-        _set_limits(connection.recv())  # before the arguments are received: they count as well
+        # Set before the arguments are received, which count towards the limits.
+        _set_limits(connection.recv())
         function, args, kwargs = connection.recv()
         _TO_PARENT.append(connection)
         reply = pickle.dumps(("returned", function(*args, **kwargs)))
@@ -361,8 +363,9 @@ def _set_limits(limits: Limits, is_last: bool = False) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that started it ends, as it does with its
-    process.
+    """Ask Linux to kill this process when the thread that started it ends.
+
+    That thread also ends if its process does.
     """
     with contextlib.suppress(Exception):
         import ctypes

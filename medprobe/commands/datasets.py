@@ -19,7 +19,7 @@ def build(
     source: Annotated[
         str | None,
         typer.Option(
-            help="folder with the authors' files (default: build synthetic phantoms); for vqa a table, a folder of tables "
+            help="folder with the authors' files (default: build synthetic phantoms); for vqa: a table, a folder of tables, "
             "or ORG/NAME on the Hub"
         ),
     ] = None,
@@ -27,10 +27,10 @@ def build(
         str,
         typer.Option(
             "--map",
-            help="vqa: columns of the source, e.g. question=Q,options=A;B;C,answer=key,image=file,case=patient,facets=organ;view",
+            help="for vqa: columns of the source, e.g. question=Q,options=A;B;C,answer=key,image=file,case=patient,facets=organ;view",
         ),
     ] = "",
-    preset: Annotated[str | None, typer.Option(help="vqa: a known set (`medprobe list sets`)")] = None,
+    preset: Annotated[str | None, typer.Option(help="for vqa: a known set (`medprobe list sets`)")] = None,
     images: Annotated[
         list[str] | None,
         typer.Option(help="folder to search for images, or a URL pattern to download them from (repeatable)"),

@@ -167,7 +167,7 @@ def _prompts() -> list[dict[str, str]]:
 
 
 def _known_sets() -> list[dict[str, str]]:
-    """Return a row per set that `medprobe build vqa --preset` knows."""
+    """Return one row per set that `medprobe build vqa --preset` knows."""
     from dataset_builders.benchmarks.vqa.presets import PRESETS
 
     return [
@@ -189,8 +189,9 @@ def list_names(
     ] = "benchmarks",
     form: OutputFormat = "table",
 ) -> None:
-    """List the names that the commands accept: benchmarks, known sets (`build vqa --preset`),
-    prompts, and methods.
+    """List the names that the commands accept.
+
+    They are benchmarks, known sets (for `build vqa --preset`), prompts, and methods.
     """
     methods = [{"method": name, "what is read": words} for name, words in METHOD_DESCRIPTIONS.items()]
     tables = {"benchmarks": _benchmarks, "sets": _known_sets, "prompts": _prompts, "methods": lambda: methods}
