@@ -142,6 +142,7 @@ def units(graded: Graded) -> pd.DataFrame:
     if "scenario" not in graded.questions.columns:
         raise BadInput("questions: the column scenario is missing, which the format halt-medvqa needs.")
     scenario = graded.questions["scenario"]
+    # Means over samples.
     right = graded.right.mean(axis=1)
     unread = (graded.irrelevant | graded.refused).mean(axis=1)
     present = [name for name in SCENARIOS if (scenario == name).any()]

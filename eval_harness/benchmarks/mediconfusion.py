@@ -176,6 +176,7 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
         options: Option texts in the order shown.
         question_type: Unused.
     """
+    # As in the authors' code, punctuation stays attached to the words.
     words = set(response.replace("\n", " ").split(" "))
     positions = tuple(
         index for index in range(len(options)) if any(form.format(LETTERS[index]) in words for form in _FORMS)

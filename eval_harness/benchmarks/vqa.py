@@ -1,6 +1,6 @@
-"""Any set of visual questions: prompts by question type, and the share of questions answered right.
+"""Any set of visual questions: prompts by question type, and the share answered correctly.
 
-A set of several right options is answered right only by exactly these.
+A question with several correct options is answered correctly only by exactly these options.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _DOT_LINES = lettered_layout(". ", "\n")
 def units(graded: Graded) -> pd.DataFrame:
     """Build one unit per question.
 
-    Chance: 1 / options; with several right options 1 / (2^options - 1), any non-empty set with
-    equal probability.
+    Chance is 1 / options. With several correct options it is 1 / (2^options - 1): a guesser takes
+    any non-empty set of options with equal probability.
 
     Args:
         graded: Graded answers.
@@ -36,7 +36,7 @@ SPEC = EvalSpec(
     headline="accuracy",
     metrics={
         "accuracy": MetricInfo(
-            "Accuracy", "Questions answered right; of several right options, exactly these must be chosen."
+            "Accuracy", "Questions answered correctly; if several options are correct, exactly these must be chosen."
         )
     },
     prompts=(
@@ -61,5 +61,6 @@ SPEC = EvalSpec(
         "yes_no": "yes-no",
         **dict.fromkeys(OPEN_ENDED_METHODS, "question"),
     },
+    # Room for reasoning before the answer.
     max_tokens=1024,
 )

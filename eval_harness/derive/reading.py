@@ -362,7 +362,7 @@ def official_reader(family: str) -> Callable[[str, Sequence[str], str], Reading]
     """Return the reader of a benchmark's authors. Raises BadInput if there is none."""
     reader = eval_spec(family).read_official
     if reader is None:
-        raise BadInput(f"--extraction official: {family} has no reader of its authors. Leave the option out.")
+        raise BadInput(f"--extraction official: the authors of {family} provide no reader. Leave the option out.")
     return reader
 
 
