@@ -151,7 +151,7 @@ def decode_image(data: bytes) -> ShownPicture:
 
 
 def find_white_levels(files: Iterable[bytes]) -> dict[str, int]:
-    """Determine the white levels of a dataset's deep greys.
+    """Determine the white levels of a dataset's deep greys (greys of more than 8 bits).
 
     Files that declare their own white level, and damaged files, are ignored.
 

@@ -379,6 +379,12 @@ def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> s
 
 @cache
 def _misprints() -> dict[tuple[ResultKey, NumberPlace], str]:
+    """Return (result key, place) -> note on the misprint there.
+
+    A line of `notes.csv` is taken for a note on single numbers if it names a column and one of its
+    labels contains a "/" ("Spinal / Indiv."). Lines without one concern whole rows or columns, and
+    those whose column starts with "*" concern a method of scoring.
+    """
     noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
     misprints = {}
     for group in table_results():
