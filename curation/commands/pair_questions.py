@@ -330,7 +330,7 @@ def quality(
     base_url: shared_options.BaseUrl = None,
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
-    """Check a benchmark before publishing it: scores without images, repeats, balance, power."""
+    """Report how well text alone scores on a benchmark, and how balanced and varied it is."""
     from curation.report.blind_baseline import BlindAsking
     from curation.report.quality import blind_metrics, measure_quality
     from curation.report.quality_page import write_quality_report

@@ -70,7 +70,7 @@ GENERIC_TOPIC = re.compile(
     r"marker|annotation|missing|outside)\b",
     re.IGNORECASE,
 )
-"""Topics of questions that any image answers, even a swapped one."""
+"""Topics of questions that can be answered with any image, even a swapped one."""
 OPTION_LATERALITY_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 

@@ -183,7 +183,7 @@ class LabelTable:
         return bool(self.normalised_names(label) & self.normalised_names(related_label))
 
     def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
-        """Return False if a label is not visible in a modality, or in none of an image's regions.
+        """Check whether a label may be visible, given an image's modality and body regions.
 
         Args:
             name: canonical name.

@@ -378,9 +378,7 @@ class OptionDrawer:
     def _place_options(
         self, case: Candidate, answers: list[str], wrong: list[str], split: str, rng: random.Random
     ) -> OptionSet:
-        """Shuffle the options; correct ones get the positions with the fewest correct ones so
-        far.
-        """
+        """Shuffle the options, and balance the positions of the correct ones."""
         size = len(answers) + len(wrong)
         positions = list(range(size))
         rng.shuffle(positions)

@@ -155,7 +155,7 @@ def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDa
 
     first_slice = slices[0]
     orientation = np.asarray(first_slice.get("ImageOrientationPatient") or (1, 0, 0, 0, 1, 0), np.float64)
-    spacing = [float(image) for image in first_slice.get("PixelSpacing") or (1, 1)]
+    spacing = [float(distance) for distance in first_slice.get("PixelSpacing") or (1, 1)]
 
     # Turning the plane upright may swap its rows and columns, and then its spacing too.
     is_transposed = orient_upright(np.zeros((1, 2)), orientation).shape == (2, 1)

@@ -53,6 +53,7 @@ def make_frame(rows: list[tuple[str | None, str | None, list[str]]]) -> pd.DataF
 def test_facets_combine_with_or_within_and_and_across(
     rows: list[tuple[str | None, str | None, list[str]]], facets: list[str]
 ) -> None:
+    # An independent model of the rule: every named facet must match one of its values.
     chosen: dict[str, set[str]] = {}
     for expression in facets:
         name, value = (part.strip().lower() for part in expression.split("="))

@@ -31,8 +31,10 @@ TREE_QUESTIONS = pd.DataFrame(
         ([" ophthalmology>FUNDUS photography "], [0, 1]),
         (["Ophthalmology > Fundus Photography > early"], [1]),
         (["OCT", "X-ray"], [2, 3]),
+        # Branches of one subject are alternatives, those of different subjects must all hold.
         (["Disease Diagnosis > OCT", "Counting"], [2, 4, 5]),
         (["department: Ophthalmology", "Disease Diagnosis"], [0, 2]),
+        # A branch inside another one adds nothing.
         (["Ophthalmology", "Ophthalmology > OCT"], [0, 1, 2]),
         (["Hematology", "Ophthalmology > OCT", "Image Level"], [4]),
         (["task: unlabelled > CT"], [6]),

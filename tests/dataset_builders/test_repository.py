@@ -42,6 +42,8 @@ def test_built_repository_is_read_back(family, phantoms):
         cases = list(repository.cases(split))
         assert [i for case in cases for i in case.question_ids] == list(questions["question_id"])
         assert {i for case in cases for i in case.images} == set(questions["image_id"])
+
+        # A selection must be read in its order, without the other cases.
         selected_ids = list(questions["case_id"].unique()[::3])
         assert [case.case_id for case in repository.cases(split, selected_ids)] == selected_ids
     with pytest.raises(BadInput, match="no split"):
@@ -223,6 +225,8 @@ def test_files_of_another_build_are_rejected(config, phantoms, tmp_path):
     folder = tmp_path / "set"
     shutil.copytree(phantoms / "probmed", folder)
     (path,) = (folder / config).glob("*.parquet")
+
+    # One row less, as in another build.
     pq.write_table(pq.read_table(path).slice(1), path)
     with pytest.raises(BadInput, match=f"does not match the files of {config} "):
         open_repository(folder)
@@ -259,6 +263,8 @@ def stored_bytes(folder, config):
 def test_shared_image_is_stored_once(tmp_path, monkeypatch):
     source = write_dense_source(tmp_path / "source", 60)
     build("probmed", source=source, out=tmp_path / "one")
+
+    # The size that the images need if each is stored once.
     distinct = sum(path.stat().st_size for path in source.rglob("*.png"))
     for config in ("questions", "cases"):
         assert stored_bytes(tmp_path / "one", config) <= 1.05 * (

@@ -51,6 +51,8 @@ def test_references_in_the_table_exist():
             assert set(term.modalities) <= modalities, term
             assert set(term.excludes) <= names, term
             assert set(term.needs) <= regions | modalities, term
+
+            # A bare word such as "mass" is only allowed in the contexts that `needs` lists.
             assert bool(term.bare) == bool(term.needs), term
             assert term.regions or kind in ("region", "modality"), term
             assert len(set(term.names)) == len((term.concept, *term.synonyms)), term
@@ -89,6 +91,8 @@ def test_synonyms_are_unambiguous():
 def test_bare_words_are_unambiguous_in_context():
     names = {name for term in LABEL_TERMS for name in term.names}
     words = {normalize_term(word) for term in LABEL_TERMS for word in term.bare}
+
+    # A bare word that was also a name would be read without its context.
     assert not words & names
     for word in words:
         claiming = [term for term in LABEL_TERMS if word in map(normalize_term, term.bare)]
@@ -239,6 +243,8 @@ def test_context_resolves_bare_words():
     assert of("DR", "eye", "Fundus photography") == of("dr", "", "color fundus") == "diabetic retinopathy"
     assert of("RA", "heart", "CT") == "right atrium"
     assert of("RA", "hand", "X-ray") == "rheumatoid arthritis"
+
+    # In these contexts a word has several meanings or none.
     for word, region, modality in (
         ("mass", "", "X-ray"), ("mass", "abdomen", "CT"), ("mass", "chest", ""), ("mass", "knee", "X-ray"), ("effusion", "", "X-ray"),
         ("effusion", "chest", "CT"), ("effusion", "abdomen", "Ultrasound"), ("DR", "chest", "X-ray"), ("RA", "chest", "X-ray"),
@@ -261,6 +267,7 @@ def test_label_key_keeps_sides_and_merges_spellings():
 
 
 def test_regions_and_modalities_are_compared():
+    # Only disjoint regions prove that an image cannot show a finding.
     assert regions_disjoint(find_regions("knee"), find_regions("heart"))
     assert regions_disjoint(find_regions("retina"), find_regions("chest"))
     for name, other_name in (

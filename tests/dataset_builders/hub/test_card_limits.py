@@ -48,6 +48,8 @@ def test_custom_card_omits_benchmark_texts(benchmark, publishable, tmp_path):
     card = (tmp_path / "set" / "README.md").read_text()
     assert "our own terms" in card and f"The format is that of {facts.title}" in card and facts.summary in card
     official = (publishable / benchmark / "README.md").read_text()
+
+    # The same phrases do occur in the card of the benchmark itself.
     assert all(words in official for words in (facts.limits, facts.origin_note, "public for years"))
 
 

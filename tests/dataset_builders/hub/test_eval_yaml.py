@@ -84,12 +84,15 @@ def test_tasks_follow_the_specification(request, family, kind):
     card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     configs = {config["config_name"]: [entry["split"] for entry in config["data_files"]] for config in card["configs"]}
     check_specification(document, configs)
+
+    # A publish must not leave the file out.
     assert "eval.yaml" in select_dataset_files(folder, "ORG/some-phantoms", private=False)[0]
     for task in document["tasks"]:
         assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
         metric = parse_task_metric(task["id"], task["split"])
         assert metric in spec(family).tasks and metric in eval_spec(family).metrics
 
+    # Splits with answers; without them, a task could not be scored.
     keyed = {
         split
         for split in open_repository(folder).splits

@@ -137,6 +137,8 @@ def test_images_without_open_licence_need_private(tmp_path, local_hub, api):
 
 def test_hidden_answers_are_never_public(folder, api, local_hub):
     manifest = folder / "manifest.json"
+
+    # This field marks a folder of hidden answers.
     manifest.write_text(json.dumps({"schema_version": 1, "answers_of": "small", "questions": 2}))
     assert "hidden answers" in publish_error(folder, "ORG/small-answers")
     assert not local_hub.record.requests()
@@ -144,6 +146,7 @@ def test_hidden_answers_are_never_public(folder, api, local_hub):
 
 
 def test_private_images_never_go_to_a_public_repository(tmp_path, api):
+    # The repository exists and is public, whatever `private` says.
     api.create_repo("ORG/mixed", repo_type="dataset")
     folder = small_repo(tmp_path / "mixed", ["unknown"])
     assert "is public" in publish_error(folder, "ORG/mixed", private=True)
@@ -158,6 +161,8 @@ def test_invalid_repository_id_is_rejected(folder, local_hub, repo_id):
 
 def test_missing_token_is_reported(folder, monkeypatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN")
+
+    # Neither the environment nor the user's login may provide a token.
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     assert "no Hub token" in publish_error(folder, "ORG/small")
 
@@ -210,6 +215,8 @@ def test_failed_request_is_retried_without_duplicates(folder, api, local_hub, at
     assert report.committed and commits(api) == ["Publish", "initial commit"]
     tags = api.list_repo_refs("ORG/small", repo_type="dataset").tags
     assert [(t.name, t.target_commit) for t in tags] == [("v1.0.0", report.commit)]
+
+    # The fault must have happened, or this test shows nothing.
     assert local_hub.record.requests("POST", at)[0].status == status
 
 
@@ -287,6 +294,8 @@ def test_invalid_dataset_folder_is_rejected(folder, tmp_path, local_hub):
     for nothing in ("nowhere", "empty"):
         assert "is not a dataset repository" in publish_error(tmp_path / nothing, "ORG/x")
     path = folder / "cases" / "test-00000-of-00001.parquet"
+
+    # Parquet files end with their index, so a cut one cannot be read.
     path.write_bytes(path.read_bytes()[:-10])
     assert "damaged" in publish_error(folder, "ORG/x")
     (folder / "manifest.json").write_text("{")

@@ -106,6 +106,8 @@ print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first])
     # The Hub does not reveal private sets to others.
     assert private == ["DatasetNotFoundError", 1]
     assert first_question == "What does im-0 show?"
+
+    # 206: only a part of the file was requested.
     assert any(request.status == 206 for request in local_hub.record.requests("GET", "/ORG/large/resolve/.*parquet"))
 
 

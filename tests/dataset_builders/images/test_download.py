@@ -111,6 +111,8 @@ def test_images_are_downloaded_once(source, server, tmp_path):
     build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
     assert set(server.asked.values()) == {1}
     assert len(server.asked) == 25
+
+    # Every request names this program as its sender.
     assert all("medprobe" in agent for agent in server.agents)
     repository = open_repository(tmp_path / "out")
     assert repository.partial is None
@@ -122,6 +124,8 @@ def test_images_are_downloaded_once(source, server, tmp_path):
 
 def test_busy_server_is_retried_but_missing_file_is_not(source, server, tmp_path):
     paths = sorted(server.files)
+
+    # Three failures, so that the fourth request succeeds.
     server.faults[paths[0]] = ["cut", 503, 429]
 
     # A missing file is a permanent error, so it is requested once.
@@ -146,6 +150,8 @@ def test_busy_server_is_retried_but_missing_file_is_not(source, server, tmp_path
         out=tmp_path / "out",
         allow_missing=True,
     )
+
+    # Images downloaded by the failed build are not requested again.
     assert {path for path in server.asked if server.asked[path] != earlier_requests[path]} == {lost}
     assert "1 of 25 images were missing" in open_repository(tmp_path / "out").partial
 

@@ -54,8 +54,10 @@ def image_folder(tmp_path):
         (["BRAIN/1.PNG"], "brain/1.png"),
         (["brain\\1.png"], "brain/1.png"),
         (["er/x.jpg"], "deep/er/X.JPG"),
+        # The suffix may differ, because images are often converted.
         (["x.png"], "deep/er/X.JPG"),
         (["only"], "only.jpeg"),
+        # Two folders have a 1.png, but neither is the one named.
         (["spine/1.png"], None),
         (["spine/1.png", "only.jpg"], "only.jpeg"),
         (["notes.txt"], None),

@@ -63,7 +63,11 @@ def write_source_with_people(folder, rng, people):
 def test_custom_build_contains_no_patient_data(tmp_path, capfd):
     rng = random.Random(0)
     people = [planted(rng) for _ in range(6)]
+
+    # Seven images of six patients.
     write_source_with_people(tmp_path / "source", rng, [*people, people[0]])
+
+    # The search must find what was planted in the source.
     assert found_below(tmp_path / "source", people)
     report = build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
     assert found_below(tmp_path / "out", people) == []
@@ -164,6 +168,8 @@ def test_clusters_are_connected_components(seed):
     assert sorted(map(sorted, parts)) == sorted(
         sorted(case for case in label if label[case] == number) for number in set(label.values())
     )
+
+    # Fewer links leave more clusters, or as many.
     assert len(set(image_clusters(table.drop(columns="group")))) >= len(parts)
 
 

@@ -57,6 +57,7 @@ def test_several_letters_are_multiple_choice(tmp_path, answer):
 
 def test_answers_decide_the_split(tmp_path):
     rows = [
+        # The column `split` is wrong on purpose: only the answers count.
         gmai_row(1, "A", split="TEST"),
         gmai_row(2, "", split="VAL"),
         gmai_row("0003", "B", image=grey_png(9), split=""),
@@ -80,12 +81,16 @@ def test_hidden_answers_go_to_a_private_folder(tmp_path):
     write_tsv(source / "a.tsv", [gmai_row(1, "A"), gmai_row(2, ""), gmai_row(3, "")])
     write_tsv(source / "answers.tsv", [{"index": 2, "answer": "C"}, {"index": 3, "answer": "A,B"}])
     report = build("gmai-mmbench", source=source, out=out)
+
+    # The user must learn where the hidden answers are.
     assert f"{out}-answers" in str(report)
     repository = open_repository(out)
     test = repository.questions("test")
     assert list(test["answer"]) == [[], []]
     assert list(test["question_type"]) == ["single", "multiple"]
     assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
+
+    # The public folder must not contain the manifest of the answers.
     for path in out.rglob("*"):
         assert not path.is_file() or b"answers_of" not in path.read_bytes()
 
@@ -106,6 +111,7 @@ def test_image_of_several_rows_is_stored_once(tmp_path):
         gmai_row(1, "A", image=shared_image),
         gmai_row(2, "B"),
         gmai_row(3, "C", image=shared_image),
+        # This row refers to the image of row 2.
         gmai_row(4, "A") | {"image": "2"},
     ]
     write_tsv(tmp_path / "x.tsv", rows)
@@ -159,6 +165,7 @@ def probmed_rows(id, kind, image):
 def test_probmed_ids_may_restart_per_image_type(tmp_path):
     rows = [
         *probmed_rows(1, "brain_ct", "1.png"),
+        # Id and file name are those of the brain CT before it.
         *probmed_rows(1, "chest_xray", "1.png"),
         *probmed_rows(2, "chest_xray", "2.png"),
     ]
@@ -182,6 +189,7 @@ def test_image_of_another_folder_is_not_used(tmp_path):
     )  # the only image with this name, so it was moved rather than confused
     rows = [
         *probmed_rows("a", "brain_ct", "brain_ct/1.png"),
+        # Now the only file belongs to this row, so the other row's image is missing.
         *probmed_rows("b", "chest_xray", "chest_xray/1.png"),
     ]
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
@@ -207,6 +215,8 @@ def test_vqa_rad_pairs_layout(tmp_path):
     assert list(questions["adversarial"]) == [False, True, False, True]
     assert list(questions["answer"]) == [[0], [1], [0], [1]]
     assert questions["pair_id"].nunique() == 2
+
+    # Reversed, each pair starts with its adversarial question.
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, reversed(rows))) + "\n")
     with pytest.raises(BadInput, match="rows alternate"):
         build("probmed-vqa-rad", source=tmp_path, out=tmp_path / "both")

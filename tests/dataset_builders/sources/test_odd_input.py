@@ -66,6 +66,7 @@ def png_header(width, height):
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
+    # 8 bits of grey per pixel, without interlacing.
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
@@ -95,6 +96,7 @@ ENTRY_FAULTS = {
             lambda d: d["90004"].update(im_1="../../etc/passwd.png"),
             ["90004", "leaves its folder"],
         ),
+        # The id 30001 names an image of pair 90001 already.
         "one id, two images": (
             lambda d: d["90009"].update(im_1_local=d["90001"]["im_1_local"]),
             ["90009", "30001", "another pair"],
@@ -139,6 +141,7 @@ ENTRY_FAULTS = {
             ["entry 5", "an option between them is empty"],
         ),
         "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
+        # A short text in the column of images refers to the row whose image it shares.
         "refers to nobody": (
             lambda rows: rows[4].update(image="999"),
             ["999", "neither an image nor the index"],
@@ -165,6 +168,7 @@ FILE_FAULTS = {
     },
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
         "header alone": (lambda data: data.split(b"\n")[0] + b"\n", "no question"),
+        # The file ends within a row, so the row lacks fields.
         "cut off": (lambda data: data[: len(data) - 300], "fields, but the header has"),
         "open quote": (lambda data: data + b'99\t"never closed\n', "unexpected end of data"),
         "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "can't decode"),
@@ -213,6 +217,8 @@ def test_all_problems_are_reported_at_once(source, tmp_path):
 
     edit_json(source / "dataset.json", change)
     message = build_error(MEDI, source, tmp_path / "out")
+
+    # 14 pairs with two problems each, of which the message lists 20.
     assert message.startswith("28 problems")
     assert "and 8 more" in message
 
@@ -220,6 +226,8 @@ def test_all_problems_are_reported_at_once(source, tmp_path):
 @pytest.mark.parametrize("source", [MEDI], indirect=True)
 def test_byte_order_mark_is_accepted(source, tmp_path):
     text = (source / "dataset.json").read_text()
+
+    # Python writes UTF-16 with a byte order mark.
     (source / "dataset.json").write_bytes(text.encode("utf-16"))
     build(MEDI, source=source, out=tmp_path / "out")
 
@@ -231,6 +239,8 @@ def test_ambiguous_image_is_rejected(source, tmp_path):
     Image.new("L", (8, 8), 3).save(second_folder / "30001.png")
     message = build_error(MEDI, source, tmp_path / "out", images=[second_folder, source / "images"])
     assert "two different files" in message
+
+    # Two equal files of one name are not ambiguous.
     (second_folder / "30001.png").write_bytes((source / "images" / "30001.png").read_bytes())
     build(MEDI, source=source, images=[second_folder], out=tmp_path / "out")
 
@@ -246,10 +256,12 @@ def test_invalid_arguments_are_rejected(tmp_path):
     with pytest.raises(BadInput, match="probmed"):
         build("promed", out=tmp_path / "out")
 
+    # Names become folders and arguments of commands.
     for name in ("a/b", "..", "", " x", "-x"):
         with pytest.raises(BadInput, match="--as"):
             build(MEDI, name=name or " ", out=tmp_path / "out")
 
+    # A folder with files of the user must not be replaced by a build.
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("x")
     with pytest.raises(BadInput, match=r"chapter\.tex"):

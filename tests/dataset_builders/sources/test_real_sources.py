@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sources
 
 @pytest.fixture(scope="module")
 def texts(sources, tmp_path_factory):
-    """Build the two complete sources without images."""
+    """Build the two sources whose questions are complete, without images."""
     folder = tmp_path_factory.mktemp("texts")
     for family, name in (("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")):
         build(family, source=sources / name, out=folder / family, text_only=True)
@@ -47,6 +47,8 @@ def test_mediconfusion_is_complete_and_official(texts, sources):
     revised = questions[
         (questions["question"] != questions["ai_question"]) | (questions["options"] != questions["ai_options"])
     ]
+
+    # Pairs whose question or options differ from the language model's draft.
     assert revised["case_id"].nunique() == 57
 
 
@@ -63,8 +65,12 @@ def test_halt_is_complete_and_official(texts):
         "D": 135,
     }
     assert list(none["question_id"][:2]) == ["none-0", "none-1"]
+
+    # The source writes "A: text"; the letter is no part of the option.
     assert not any(re.match(rf"{letter}\s*:", row[n]) for row in none["options"] for n, letter in enumerate("ABCD"))
     dermatitidis = questions.set_index("question_id").loc["fake-106", "options"]
+
+    # This "B." abbreviates a genus and is not a letter to remove.
     assert dermatitidis[0] == "B. dermatitidis"
     assert set(questions["source_dataset"]) == {"VQA-RAD", "PathVQA", "PMC-VQA"}
     notes = " ".join(repository.manifest["report"]["notes"])
@@ -102,6 +108,8 @@ def test_missing_images_are_all_listed(sources, tmp_path):
 
     message = str(caught.value)
     assert message.startswith("226 of 228 images are missing")
+
+    # Two images are in the source's folder, so they are not missing.
     names = {str(pair[f"im_{n}_local"]) for pair in _pairs(sources).values() for n in (1, 2)} - {
         "20157",
         "20193",
@@ -186,6 +194,8 @@ def test_fine_tuning_halves(sources):
         if config == "finetune":  # in the other config, a single image links 25 of the 26 cardiac pairs
             for label, total in Counter(_labels(content.cases["test"])).items():
                 assert abs(Counter(_labels(train))[label] - total / 2) <= max(3, 0.12 * total), label
+
+        # Only the other config keeps all pairs of an image in one half.
         shared = {i.image_id for c in train for i in c.images} & {i.image_id for c in test for i in c.images}
         assert bool(shared) == (config == "finetune")
 
