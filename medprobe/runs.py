@@ -103,7 +103,7 @@ class Run:
             BadInput: the result has no answers, such as an aggregate or a published number.
         """
         _finished(self)
-        # `list` stands for the papers' results, which are not needed.
+        # `list` returns no published results: a folder is never looked up among them.
         side = load_side(str(self.folder), list)
         if side.answers is None or side.questions is None:
             raise BadInput(

@@ -135,7 +135,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
 
     Their order is drawn from their ids, and no two have a case or image in common. There are two
     more than `count`, since a question skips examples of its own case or image. Questions that the
-    run asks come first, then the rest of the split in case `--limit` or `--branch` leaves too few.
+    run asks are preferred; others of the split are used if `--limit` or `--branch` leaves too few.
 
     Raises:
         BadInput: the split has too few cases with a known answer.

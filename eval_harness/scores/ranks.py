@@ -65,8 +65,8 @@ def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -
     - For a pair with the highest-scoring model (or one of several), Bonferroni's over M - 1
       one-sided comparisons: the two-sided p x (M - 1) / 2, never less than p. This is a comparison
       with the best (Hsu 1984), here valid under any dependence. The truly best model is wrongly
-      beaten in at most 5 % of samples. If several are equally good, this holds for each of them;
-      that some of them is beaten is more frequent.
+      beaten in at most 5 % of samples. If several models are equally good, this holds for each one
+      alone; the probability that any of them is beaten is higher.
 
     Args:
         value: Scores (M,).

@@ -356,7 +356,7 @@ def _format_p_value(p: float) -> str:
 
 
 def _answer_lines(a: Side, b: Side) -> list[str]:
-    """Count the answers that differ in text, choice or status, and list the first few choices."""
+    """Count answers that differ in text, choice or status; list the first few differing choices."""
     assert a.answers is not None
     assert b.answers is not None
     if not _are_paired(a, b):

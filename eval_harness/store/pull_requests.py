@@ -522,7 +522,8 @@ class PullRequests:
     def _circumstances(self) -> str:
         """Return a digest of everything, besides the commit, that a refusal depends on.
 
-        It includes the verifier's token, so that it does not reveal which datasets they use.
+        The verifier's token is part of what is hashed, so that the digest does not reveal which
+        datasets they use.
         """
         # With another version or other datasets, the verdict may be different.
         parts = json.dumps([self.api.token, DERIVE_VERSION, self.data])
