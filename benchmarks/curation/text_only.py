@@ -153,8 +153,7 @@ def ward() -> Iterator[ProbedImage]:
 
 
 def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
-    """Yield the 1,000 questions of HALT-MedVQA's NONE file, as if one of their options were
-    correct.
+    """Yield the 1,000 questions of HALT-MedVQA's NONE file, each with a made-up correct option.
 
     The option "none of the above" is dropped and one of the others is taken as correct; organs are
     assigned in rotation.

@@ -1,5 +1,4 @@
-"""Simulate coverage and width of the 95 % intervals for many shares, cluster sizes and
-correlations.
+"""Simulate coverage and width of the 95 % intervals over shares, layouts and correlations.
 
     PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1]
         [--random 2000] [--others 0] [--variants]      (about 4 minutes)

@@ -1,10 +1,9 @@
-"""Ask a person instead of a model (`--model human:NAME`): a page in the browser shows one question
-after the other.
+"""Ask a person instead of a model (`--model human:NAME`).
 
-The person sees what a model is given, question, options and images, but no prompt template. Until
-the button "next" is pressed, a choice can be changed; then it is in the journal, and neither can it
-be changed nor the question be seen again. The key is removed before anything else is done with a
-question.
+A page in the browser shows one question after the other. The person sees what a model gets
+(question, options and images), but no prompt template. A choice can be changed until the button
+"next" is pressed. Then it is in the journal: it can no longer be changed, and the question is not
+shown again. The answer key is removed before a question is used in any way.
 
 See also: the page (`dataset_builders/browser_page/`), how many questions a study needs
 (`docs/reader_study.md`).
@@ -36,7 +35,7 @@ PAGE_PORT = 7864
 """Port of the page, unless it is taken."""
 CANNOT_TELL = "cannot tell"
 ANSWER = "answer"
-"""Name of the page's field."""
+"""Name of the only field on the page."""
 
 
 @dataclass
@@ -44,11 +43,11 @@ class ShownQuestion:
     """A question on the page.
 
     Attributes:
-        number: position in the reader's order, from 1.
-        request: the question, without its key.
+        number: Position in the reader's order, from 1.
+        request: The question, without its key.
         pictures: (media type, content) of each image.
-        since: when the page first got it (`time.monotonic`).
-        answer: None until the button "next" was pressed.
+        since: When the page first showed it (`time.monotonic`).
+        answer: None until the button "next" is pressed.
     """
 
     number: int
@@ -69,15 +68,16 @@ class HumanReader(Backend):
     options = ()
 
     def __init__(self, name: str) -> None:
-        """Initialize. Raises BadInput without a name."""
+        """Set up a reader with this name. Raises BadInput if the name is empty."""
         if not name.strip():
-            raise BadInput("--model human: names no reader. Give a pseudonym, e.g. human:R1.")
+            raise BadInput("--model human: the reader's name is missing. Give a pseudonym, e.g. human:R1.")
         self.model = Model(name=name.strip(), kind="human")
         self.deviations: list[str] = []
         self._places: dict[str, int] = {}
         self._shown: ShownQuestion | None = None
         self._is_over = False
-        # Guards the two above: the run's thread and those of the page wait for each other.
+        # Guards `_shown` and `_is_over`: the run's thread and the page's threads wait for each
+        # other.
         self._changed = threading.Condition()
 
     def describe(self) -> dict[str, Any]:
@@ -93,7 +93,8 @@ class HumanReader(Backend):
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Serve the page and yield each answer.
 
-        The page confirms an answer when the next one is requested: the run has written it by then.
+        The page confirms an answer only when the run requests the next one: by then the run has
+        written the answer.
         """
         from dataset_builders.browser_page.page import encode_for_browser
         from dataset_builders.browser_page.page_server import serve_meanwhile
@@ -129,7 +130,7 @@ class HumanReader(Backend):
         return shown.answer
 
     def _page(self) -> FastAPI:
-        """Build the page. Its functions are called one at a time."""
+        """Build the page. The page calls the functions defined here one at a time."""
         from dataset_builders.browser_page.page import Field, ItemView, ReviewTask, build_page
 
         def items(_: str) -> list[str]:
@@ -160,7 +161,7 @@ class HumanReader(Backend):
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._is_over or self._shown is not shown)
                 if self._shown is shown:
-                    raise BadInput("the run was stopped. Start it again: it asks this question again.")
+                    raise BadInput("the run was stopped. Start it again; it will repeat this question.")
             return f"saved {item}"
 
         return build_page(
@@ -180,9 +181,10 @@ class HumanReader(Backend):
 
 
 def answer_choices(request: Request) -> dict[str, tuple[str, str]]:
-    """Return what can be chosen: key of the keyboard -> (value, text of the button).
+    """Return the choices: key on the keyboard -> (value, text of the button).
 
-    The value is what a baseline writes: the option of a yes/no question, else its letter.
+    The value is an answer as a baseline writes it: the option of a yes/no question, or else its
+    letter.
     """
     if request.question_type == "yes_no":
         choices = {option.strip()[:1].lower(): (option, option) for option in request.options}
@@ -198,11 +200,12 @@ def answer_text(request: Request, choice: Any) -> str:
     """Return the text of an answer.
 
     Args:
-        request: the question.
-        choice: a value of `answer_choices`, or a list of them.
+        request: The question.
+        choice: A value of `answer_choices`, or a list of them.
 
     Raises:
-        BadInput: nothing is chosen, something that cannot be, or an option with "cannot tell".
+        BadInput: If nothing is chosen, the choice is invalid, or "cannot tell" is chosen together
+            with an option.
     """
     values = [value for value, _ in answer_choices(request).values()]
     chosen = choice if isinstance(choice, list) else [choice]
@@ -215,15 +218,15 @@ def answer_text(request: Request, choice: Any) -> str:
 
 
 def shuffle_apart(seed: str, ids: Sequence[str], cases: Sequence[str]) -> list[int]:
-    """Shuffle questions so that those of one case are far apart.
+    """Shuffle questions so that questions of the same case are far apart.
 
     Two questions of a case never follow each other, unless it has more than half of all questions.
-    The first images of all pairs come before all second ones.
+    In a set of pairs, the first half of the order contains one question of each pair.
 
     Args:
-        seed: what the order depends on, besides the ids.
-        ids: the questions.
-        cases: the case of each question.
+        seed: What the order depends on, besides the ids.
+        ids: The questions.
+        cases: The case of each question.
 
     Returns:
         The positions of the questions in their new order.
@@ -232,7 +235,7 @@ def shuffle_apart(seed: str, ids: Sequence[str], cases: Sequence[str]) -> list[i
     rows_of_case: dict[str, list[int]] = {}
     for row in sorted(range(len(ids)), key=digests.__getitem__):
         rows_of_case.setdefault(cases[row], []).append(row)
-    # Question k of a case of m is drawn from the k-th of m equal parts of the whole.
+    # Of a case with m questions, the k-th is placed at random in the k-th of m equal parts.
     places = {
         row: (number + int.from_bytes(digests[row][:6]) / 2**48) / len(rows)
         for rows in rows_of_case.values()
@@ -242,7 +245,7 @@ def shuffle_apart(seed: str, ids: Sequence[str], cases: Sequence[str]) -> list[i
     while waiting:
         fits = (at for at, row in enumerate(waiting) if not order or cases[row] != cases[order[-1]])
         at = next(fits, None)
-        if at is None:  # only one case is left: its questions go between earlier ones
+        if at is None:  # only one case is left: insert its questions between earlier ones
             row = waiting.pop()
             gaps = (
                 gap

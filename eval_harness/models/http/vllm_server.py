@@ -182,9 +182,7 @@ class VllmServer(OpenAIChat):
             await asyncio.sleep(0.5)
 
     def _ended_error(self) -> BadInput:
-        """Make the error for a server that has ended; it contains the last error in the server's
-        log.
-        """
+        """Make the error for a server that has ended, with the last error in the server's log."""
         hint = " Every answer so far is kept; run the same command again to resume." if self.answered_request else ""
         return BadInput(
             f"{self.label}: vLLM's server ended: {last_error(self._log.read_text('utf-8', 'replace'))}.{hint}"

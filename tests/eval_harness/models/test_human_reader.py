@@ -134,7 +134,7 @@ def test_no_byte_that_is_served_depends_on_the_key(monkeypatch):
 def test_what_a_person_cannot_be_asked_is_refused_before_a_question(phantoms, tmp_path):
     run = ("eval", "mediconfusion", "--data", phantoms, "--out", "run", "--model")
     for options, words in (
-        (("human:",), "names no reader"),
+        (("human:",), "the reader's name is missing"),
         (("human:R1", "--method", "ff"), "chooses options directly"),
         (("human:R1", "--method", "gd"), "cannot score options"),
         (("human:R1", "--shots", 1), "omit --shots"),
