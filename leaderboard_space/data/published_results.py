@@ -382,8 +382,8 @@ def _misprints() -> dict[tuple[ResultKey, NumberPlace], str]:
     """Return (result key, place) -> note on the misprint there.
 
     A line of `notes.csv` is taken for a note on single numbers if it names a column and one of its
-    labels contains a "/" ("Spinal / Indiv."). Lines without one concern whole rows or columns, and
-    those whose column starts with "*" concern a method of scoring.
+    labels contains a "/" ("Spinal / Indiv."). Lines without one, most of which concern whole rows
+    or columns, and columns that start with "*" (methods of scoring) are not marked at a number.
     """
     noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
     misprints = {}
