@@ -233,6 +233,7 @@ def _below_chance_flags(table: pd.DataFrame) -> Iterator[str]:
         np.where(by_text["size"] >= FREQUENT_OPTION_SHARE * len(table), by_text["mean"], offered["guess"])
     )[offered["is_key"]]
     right = int((offered["is_key"] & offered["is_chosen"]).sum())
+    # 1 is added to the variance, so that very few choices never raise the flag.
     if chance.sum() - right > MIN_SDS_BELOW_CHANCE * math.sqrt((chance * (1 - chance)).sum() + 1):
         yield f"{right:,} of its {len(table):,} choices without the right images are right, and {chance.sum():,.0f} are expected by chance"
 

@@ -116,6 +116,7 @@ def find_dataset(
                 _check_sizes(repo, revision)
             repository = open_repository(repo, revision)
             if repository.name != benchmark.name or benchmark.split not in repository.splits:
+                # Clipped, since these names come from an untrusted dataset.
                 splits = clip(", ".join(repository.splits))
                 raise BadInput(
                     f"{repo} contains {clip(repository.name)} ({splits}), not {benchmark.name} {benchmark.split}"

@@ -228,6 +228,7 @@ def _write_synced(path: Path, content: bytes) -> None:
 
 def _move_into_place(staging: Path, target: Path) -> bool:
     """Rename the staged folder into place; return False if the same submission is already there."""
+    # Fails if the folder already exists, since it is not empty then.
     try:
         staging.rename(target)
     except OSError:

@@ -141,6 +141,7 @@ def _cell_lines(breakdown: Breakdown) -> list[str]:
         ]
         for label, scores in values.items():
             numbers = [f"{_format_value(name, scores.get(name)):>{max(len(name), 7)}}" for name in metrics]
+            # The metrics of a cell may have different denominators; the largest is shown.
             largest = max((score.n for score in scores.values()), default=0)
             lines.append("  ".join([f"{label:<{width}}", *numbers, f"{largest:>6}"]))
     return lines
@@ -397,6 +398,7 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
         example = next(error for error in errors if re.sub(r"\d+", "#", error) == kind)
         lines.append(f"  {count:,} x {_quote_response(example)[1:-1]}")
 
+    # Servers word this differently, so any mention of images and their size counts.
     if any(
         re.search(r"\bimages?\b.*\b(large|exceed|size|MB|pixels|dimension)", error, re.IGNORECASE) for error in errors
     ):

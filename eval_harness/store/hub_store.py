@@ -233,6 +233,7 @@ def find_files(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dic
     """Return the paths that exist in a revision, with what the Hub knows about each file."""
     from huggingface_hub.hf_api import RepoFile
 
+    # A path may also be that of a folder, which is left out.
     path_infos = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")
     return {entry.path: entry for entry in path_infos if isinstance(entry, RepoFile)}
 

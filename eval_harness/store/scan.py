@@ -102,6 +102,7 @@ def result_paths(root: Path) -> list[Path]:
         BadInput: If the folder has no `results/`.
     """
     if not (root / "results").is_dir():
+        # A common mistake is to give the folder `results` itself.
         hint = " Did you mean its parent folder?" if root.name == "results" else ""
         raise BadInput(
             f"{root}: not a results store (a folder that contains `results/`).{hint} "

@@ -209,6 +209,7 @@ def _most_similar_samples(digests: Digests, other_digests: Digests, common: Numb
         table.assign(code=code)
         # One row per sample, one column per common question.
         .pivot(index="sample", columns="question", values="code")
+        # -1 marks a question that the sample does not answer.
         .reindex(columns=common)
         .fillna(-1)
         .to_numpy(np.int64)
