@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from curation.commands import custom_sets, gmai, mining, pair_questions, patients
+from curation.commands import custom_sets, exam, gmai, mining, pair_questions, patients
 
 app = typer.Typer(
     help="Make a custom benchmark: mine confusing pairs, write questions, review, export.",
@@ -30,6 +30,7 @@ app.command("export")(pair_questions.export_benchmark)
 app.command()(pair_questions.quality)
 app.command()(custom_sets.probe)
 app.command()(custom_sets.hallucinate)
+app.command()(exam.exam)
 app.command()(gmai.gmai)
 app.command("gmai-tag")(gmai.gmai_tag)
 app.command("gmai-validate")(gmai.gmai_validate)

@@ -45,11 +45,13 @@ def _text_detector() -> Any:
     return RapidOCR(params={"Global.text_score": 0.3, "Global.log_level": "critical"})
 
 
-def find_text(image: Image.Image) -> list[TextBox]:
+def find_text(image: Image.Image, lone_letters: str = "") -> list[TextBox]:
     """Detect text of two or more alphanumeric characters in an image.
 
     Args:
         image: an image of any size and mode.
+        lone_letters: letters that also count if they stand alone, such as side markers. Many lone
+            letters are missed.
 
     Returns:
         Boxes with a margin of `MARGIN_PX`, clipped to the image; a box that is mostly covered by an
@@ -72,7 +74,8 @@ def find_text(image: Image.Image) -> list[TextBox]:
         lines = _text_detector()(np.asarray(enlarged)[:, :, ::-1])
 
         for corners, text in zip(lines.boxes, lines.txts, strict=True) if lines.txts else ():
-            if sum(sign.isalnum() for sign in text) < 2:
+            signs = [sign for sign in text if sign.isalnum()]
+            if len(signs) < 2 and not set(signs) & set(lone_letters):
                 continue
 
             # Convert to pixels of the original image.

@@ -228,13 +228,13 @@ def _load_volume(
         dataset: its dataset.
         unit: collects the reasons for skipped labels.
     """
-    volume, affine, spacing = _read_oriented(image, dataset.plane)
+    volume, affine, spacing = read_oriented(image, dataset.plane)
     if not np.isfinite(volume).any():
         raise Skipped("has no finite values")
 
     masks: dict[str, np.ndarray] = {}
     for label, path in zip(labels, annotation.files, strict=False):
-        values, label_affine, _ = _read_oriented(path, dataset.plane)
+        values, label_affine, _ = read_oriented(path, dataset.plane)
 
         if values.shape != volume.shape:
             raise Skipped(f"its label and its image differ in size ({values.shape} and {volume.shape})")
@@ -302,7 +302,7 @@ def open_volume(path: Path) -> Any:
     return loaded
 
 
-def _read_oriented(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+def read_oriented(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
     """Read a volume in a plane's radiological view.
 
     Returns:

@@ -1,0 +1,299 @@
+"""The tasks of an exam: which slices are asked about, the question, and the answer by construction.
+
+A header task shows two slices whose headers prove different answers. A change task shows one slice
+twice, changed so that the answers differ. Questions are worded so that the key follows from
+geometry alone: "which side of the patient is on the left" also holds for a patient with situs
+inversus, of whom "is it mirrored" might be answered from the organs.
+
+See also: rules for readers (`docs/exam.md`), the choice of pairs (`build.py`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from curation.exam.pictures import SIZE_PX, add_noise, blur, inside_ring, mark, roughness
+from curation.exam.series import UNPAIRED_REGIONS, SourceSlice
+from curation.readers.pixels import Skipped
+
+Change = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+"""Makes both pictures of a pair from one. Raises Skipped if the difference would hardly show."""
+
+MIN_DIFFERENCE_LEVELS = 4.0
+"""Mean difference between a picture and its mirrored or turned copy."""
+MIN_ROUGHNESS_RATIO = 2.0
+MIN_BRIGHTNESS_GAP, MAX_BRIGHTNESS_SPREAD = 40.0, 12.0
+"""Grey levels of 255: difference of the means inside two rings; standard deviation inside each."""
+MARGIN_PX, MIDLINE_PX = 36, 24
+"""Distance of markers from the edges and from the midlines of a picture."""
+PLACE_TRIES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A pair that could be asked.
+
+    Attributes:
+        options: correct for the first picture, correct for the second.
+        slices: one slice for each picture, or one that `change` makes both pictures from.
+    """
+
+    question: str
+    options: tuple[str, str]
+    slices: tuple[SourceSlice, ...]
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kind of question.
+
+    Attributes:
+        ability: what a model that answers correctly can do; the category of the pairs.
+        propose: endless candidates from all slices, of which the first ones use each patient once.
+        is_sided: a side marker in the picture would give the answer away.
+    """
+
+    ability: str
+    propose: Callable[[Sequence[SourceSlice], np.random.Generator], Iterator[Proposal]]
+    is_sided: bool = False
+
+
+def third(source: SourceSlice) -> int:
+    """Return 0, 1 or 2: the third of its series that a slice lies in."""
+    return int(source.share >= 1 / 3) + int(source.share > 2 / 3)
+
+
+# Header tasks
+
+
+def _contrast(
+    slices: Sequence[SourceSlice],
+    rng: np.random.Generator,
+    label: Callable[[SourceSlice], str],
+    match: Callable[[SourceSlice], Hashable],
+    question: str,
+    option: str,
+) -> Iterator[Proposal]:
+    """Propose pairs of slices with equal `match` and different labels, of one patient if possible.
+
+    Patients without a partner of their own are paired in a fixed order, so that few patients are
+    linked by shared pairs.
+    """
+    groups: dict[Hashable, dict[str, dict[str, list[SourceSlice]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for source in slices:
+        if value := label(source):
+            groups[match(source)][value][source.patient].append(source)
+    couples = []
+    for by_label in groups.values():
+        for values in combinations(sorted(by_label), 2):
+            first, second = (by_label[value] for value in values)
+            patients = [(patient, patient) for patient in first if patient in second]
+            patients += zip(
+                [patient for patient in first if patient not in second],
+                [patient for patient in second if patient not in first],
+                strict=False,
+            )
+            couples += [(values, first[one], second[two]) for one, two in patients]
+    while couples:
+        for index in rng.permutation(len(couples)):
+            values, *members = couples[index]
+            pair = tuple(slices[rng.integers(len(slices))] for slices in members)
+            texts = [option.format(value=value, region=pair[0].region).strip() for value in values]
+            yield Proposal(question.format(region=pair[0].region or "body"), (texts[0], texts[1]), pair)
+
+
+def _central(label: Callable[[SourceSlice], str]) -> Callable[[SourceSlice], str]:
+    """Restrict a label to the middle third of each series."""
+    return lambda source: label(source) if third(source) == 1 else ""
+
+
+def _half(source: SourceSlice) -> str:
+    """Return the half of its axial series that a slice is from; "" for the middle third."""
+    is_usable = source.has_halves and source.plane == "axial" and source.region in UNPAIRED_REGIONS
+    return ("feet", "", "head")[third(source)] if is_usable else ""
+
+
+# Change tasks
+
+
+def _changes(
+    slices: Sequence[SourceSlice],
+    rng: np.random.Generator,
+    ask: Callable[[SourceSlice, np.random.Generator], tuple[str, tuple[str, str], Change] | None],
+) -> Iterator[Proposal]:
+    """Propose central slices for which `ask` has a question, each patient in turn."""
+    by_patient: dict[str, list[SourceSlice]] = defaultdict(list)
+    for source in slices:
+        if third(source) == 1 and ask(source, rng):
+            by_patient[source.patient].append(source)
+    while by_patient:
+        for sources in by_patient.values():
+            source = sources[rng.integers(len(sources))]
+            if asked := ask(source, rng):
+                yield Proposal(asked[0], asked[1], (source,), asked[2])
+
+
+def _checked(picture: np.ndarray, changed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if np.abs(picture.astype(int) - changed).mean() < MIN_DIFFERENCE_LEVELS:
+        raise Skipped("looks nearly the same mirrored or turned")
+    return picture, changed
+
+
+def _ask_mirror(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple[str, str], Change] | None:
+    """Ask for the patient's side; of the head, which is nearly symmetric, for the face."""
+    if source.region in ("chest", "abdomen") and source.plane in ("axial", "coronal"):
+        question = "Which side of the patient is on the left of this picture?"
+        options = ("The patient's right side", "The patient's left side")
+    elif source.region == "head" and source.plane == "sagittal":
+        question, options = "To which side of this picture does the face look?", ("To the left", "To the right")
+    else:
+        return None
+    return question, options, lambda picture, _: _checked(picture, picture[:, ::-1])
+
+
+def _ask_turn(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple[str, str], Change] | None:
+    if not source.plane or not source.region:
+        return None
+    end = "front of the body" if source.plane == "axial" else "end of the body that is nearer to the head"
+    question = f"Is the {end} at the top or at the bottom of this picture?"
+    return question, ("At the top", "At the bottom"), lambda picture, _: _checked(picture, picture[::-1, ::-1])
+
+
+def _ask_marker(_: SourceSlice, rng: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
+    axis = int(rng.integers(2))
+    ends = (("left", "right"), ("upper", "lower"))[axis]
+    question = f"A white disc with a black rim was drawn on this picture. Is it in the {ends[0]} or the {ends[1]} half?"
+
+    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        place = _place(rng, axis)
+        mirrored = list(place)
+        mirrored[axis] = SIZE_PX - 1 - place[axis]
+        return mark(picture, place), mark(picture, (mirrored[0], mirrored[1]))
+
+    return question, (f"In the {ends[0]} half", f"In the {ends[1]} half"), change
+
+
+def _place(rng: np.random.Generator, axis: int, is_far: bool = False) -> tuple[int, int]:
+    """Draw a place (x, y) in the left (axis 0) or upper (1) half, or in the other one."""
+    place = rng.integers(MARGIN_PX, SIZE_PX - MARGIN_PX, 2)
+    near = rng.integers(MARGIN_PX, SIZE_PX // 2 - MIDLINE_PX)
+    place[axis] = SIZE_PX - 1 - near if is_far else near
+    return int(place[0]), int(place[1])
+
+
+def _ask_count(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
+    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        axis = int(rng.integers(2))
+        places = [_place(rng, axis), _place(rng, axis, is_far=True)]
+        return mark(picture, places[rng.integers(2)]), mark(mark(picture, places[0]), places[1])
+
+    return "How many white discs with a black rim were drawn on this picture?", ("One", "Two"), change
+
+
+def _ask_brighter(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
+    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        marked: dict[bool, np.ndarray] = {}
+        for _ in range(PLACE_TRIES):
+            places = _place(rng, 0), _place(rng, 0, is_far=True)
+            left, right = (inside_ring(picture, place) for place in places)
+            gap = left.mean() - right.mean()
+            is_even = max(left.std(), right.std()) <= MAX_BRIGHTNESS_SPREAD
+            if is_even and abs(gap) >= MIN_BRIGHTNESS_GAP and (gap > 0) not in marked:
+                marked[gap > 0] = mark(mark(picture, places[0], is_ring=True), places[1], is_ring=True)
+                if len(marked) == 2:
+                    return marked[True], marked[False]
+        raise Skipped("has no places that differ clearly in brightness")
+
+    question = "Two places on this picture are marked by rings. Inside which of the two rings is the picture brighter?"
+    return question, ("Inside the left ring", "Inside the right ring"), change
+
+
+def _ask_noise(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
+    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        noisy = add_noise(picture, rng)
+        if roughness(noisy) < MIN_ROUGHNESS_RATIO * roughness(picture):
+            raise Skipped("is too noisy to see added noise")
+        return picture, noisy
+
+    return "Was strong noise added to this picture?", ("No noise was added", "Noise was added"), change
+
+
+def _ask_blur(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
+    def change(picture: np.ndarray, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        if roughness(picture) < MIN_ROUGHNESS_RATIO * roughness(blur(picture)):
+            raise Skipped("is too smooth to see added blur")
+        return picture, blur(picture)
+
+    return "Was this picture blurred?", ("It was not blurred", "It was blurred"), change
+
+
+TASKS: dict[str, Task] = {
+    "modality": Task(
+        "tells imaging techniques apart",
+        partial(
+            _contrast,
+            label=_central(lambda source: source.modality if source.plane else ""),
+            match=lambda source: (source.plane, source.region),
+            question="Which imaging technique made this picture?",
+            option="{value}",
+        ),
+    ),
+    "plane": Task(
+        "tells planes apart",
+        partial(
+            _contrast,
+            label=_central(lambda source: source.plane),
+            match=lambda source: (source.modality, source.region),
+            question="Which plane of the body does this picture show?",
+            option="The {value} plane",
+        ),
+    ),
+    "view": Task(
+        "tells frontal from lateral views",
+        partial(
+            _contrast,
+            label=lambda source: source.view,
+            match=lambda source: source.region,
+            question="Is this radiograph a frontal or a lateral view?",
+            option="A {value} view",
+        ),
+    ),
+    "side": Task(
+        "tells left from right hips, knees and shoulders",
+        partial(
+            _contrast,
+            label=_central(lambda source: source.side if source.plane in ("axial", "coronal") else ""),
+            match=lambda source: (source.modality, source.plane, source.region),
+            question="In this picture the patient's right is on the left. Is it of the left or of the right {region}?",
+            option="The {value} {region}",
+        ),
+        is_sided=True,
+    ),
+    "half": Task(
+        "tells upper from lower slices",
+        partial(
+            _contrast,
+            label=_half,
+            match=lambda source: source.series,
+            question="This is a slice of an axial series of the {region}. From which half of the series is it?",
+            option="The half nearer to the {value}",
+        ),
+    ),
+    "mirror": Task("tells left from right", partial(_changes, ask=_ask_mirror), is_sided=True),
+    "turn": Task("tells upright from upside down", partial(_changes, ask=_ask_turn), is_sided=True),
+    "marker": Task("tells where a marker is", partial(_changes, ask=_ask_marker)),
+    "count": Task("tells one marker from two", partial(_changes, ask=_ask_count)),
+    "brighter": Task("tells which of two places is brighter", partial(_changes, ask=_ask_brighter)),
+    "noise": Task("tells added noise from none", partial(_changes, ask=_ask_noise)),
+    "blur": Task("tells blurred from sharp", partial(_changes, ask=_ask_blur)),
+}
+"""Name on the command line -> task, in the order of the exam."""

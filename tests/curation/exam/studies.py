@@ -1,0 +1,218 @@
+"""Generated studies of which every picture can be recognised, and their geometry as it truly is.
+
+A DICOM picture carries the number of its `Truth` as a code of 4 x 4 cells, and quadrants whose grey
+levels tell how it was turned. The grey levels of a NIfTI volume tell where in the patient a voxel
+lies. So `exam_reader.py` reads a picture without any code of the product.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pydicom
+from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.uid import ExplicitVRLittleEndian, generate_uid
+
+SIDE_PX, SPACING_MM, SLICES, GAP_MM = 128, 1.5, 12, 8.0
+BASE_LEVEL, LEVELS = 60.0, np.array([100.0, 45.0, 9.0])
+"""Grey level, and how much brighter the right and the lower half of a stored picture are, or the
+left, back and upper half of the body in a volume."""
+CODE_CELLS, CELL_PX, CODE_LEVELS = 4, 12, (20.0, 150.0)
+SOP_CLASSES = {
+    "CT": "1.2.840.10008.5.1.4.1.1.2", "MR": "1.2.840.10008.5.1.4.1.1.4",
+    "DX": "1.2.840.10008.5.1.4.1.1.1.1", "CR": "1.2.840.10008.5.1.4.1.1.1",
+}  # fmt: skip
+LETTERS = (("R", "L"), ("A", "P"), ("F", "H"))
+
+
+@dataclass
+class Truth:
+    """Where a picture really lies: directions of its rows and columns in LPS, place from -1 to 1
+    along its slices' axis.
+    """
+
+    modality: str
+    part: str
+    row: np.ndarray = None
+    column: np.ndarray = None
+    height: float = 0.0
+    side: str = ""
+    view: str = ""
+
+
+@dataclass
+class Series:
+    """A series to write. `change` corrupts the header of each file, given its number."""
+
+    truth: Truth
+    patient: str
+    tags: dict = field(default_factory=dict)
+    change: object = lambda data, number: None
+    study: str = field(default_factory=generate_uid)
+
+
+class Studies:
+    """Writes studies below a folder; `truths` has the picture of each code."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.rng, self.truths = folder, np.random.default_rng(seed), []
+
+    def write_series(self, path: str, series: Series, normal_sign=1, slices=SLICES):
+        """Write CT or MR slices somewhere in the scanner, in any order, or one radiograph."""
+        truth, uids = series.truth, (generate_uid(), generate_uid())
+        corner, inverted = self.rng.uniform(-100, 100, 3), self.rng.random() < 0.4
+        for number in self.rng.permutation(slices):
+            data = _header(series, uids, inverted)
+            data.InstanceNumber = int(number) + 1
+            height = 2 * number / max(slices - 1, 1) - 1
+            if truth.row is not None:
+                normal = normal_sign * np.cross(truth.row, truth.column)
+                place = corner + number * GAP_MM * normal
+                # The height grows towards the head, the front or the patient's right.
+                axis = np.abs(normal).argmax()
+                height *= np.sign(normal[axis]) * (1 if axis == 2 else -1)
+                data.ImageOrientationPatient = [f"{value:.6f}" for value in (*truth.row, *truth.column)]
+                data.ImagePositionPatient = [f"{value:.3f}" for value in place]
+            self.truths.append(Truth(**(vars(truth) | {"height": float(height)})))
+            values = self.paint(len(self.truths) - 1)
+            values = 255 - values if inverted else values
+            if truth.modality == "CT":  # so that the soft tissue window (40, 400) shows 0 to 255
+                data.RescaleSlope, data.RescaleIntercept = 1, -1024
+                values = values * 400 / 255 - 160 + 1024
+            series.change(data, int(number))
+            _save(self.folder / path, data, values)
+
+    def paint(self, code: int):
+        """Draw quadrants, and in their middle a white frame with the code."""
+        rows, columns = np.mgrid[:SIDE_PX, :SIDE_PX] >= SIDE_PX // 2
+        values = BASE_LEVEL + LEVELS[0] * columns + LEVELS[1] * rows
+        values = values + self.rng.uniform(-20, 20, (SIDE_PX, SIDE_PX))
+        bits = np.array(list(f"{code:016b}"), int).reshape(CODE_CELLS, CODE_CELLS)
+        edge = (SIDE_PX - CODE_CELLS * CELL_PX) // 2
+        values[edge - 4 : 4 - edge, edge - 4 : 4 - edge] = 255
+        values[edge:-edge, edge:-edge] = np.kron(np.choose(bits, CODE_LEVELS), np.ones((CELL_PX, CELL_PX)))
+        return values
+
+    def draw_axes(self, planes=(0, 1, 2), degrees=(0, 14.5)):
+        """Draw directions of rows and columns: along two axes of the body, tilted."""
+        normal = self.rng.choice(planes)
+        others = self.rng.permutation([axis for axis in range(3) if axis != normal])
+        frame = np.eye(3)[others] * self.rng.choice([-1, 1], 2)[:, None]
+        angle, cross = np.deg2rad(self.rng.uniform(*degrees)), np.cross(np.eye(3), np.eye(3)[self.rng.integers(3)])
+        turn = np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+        return frame @ turn.T
+
+    def write_volume(self, path: str, is_wrong=False):
+        """Write a NIfTI volume with any directions of its axes (RAS+), thick slices in half."""
+        order, signs = self.rng.permutation(3), self.rng.choice([-1, 1], 3)
+        counts, sizes = np.full(3, SIDE_PX), np.full(3, SPACING_MM)
+        if self.rng.random() < 0.5:
+            axis = self.rng.integers(3)
+            counts[axis], sizes[axis] = SLICES, GAP_MM
+        affine = np.eye(4)
+        affine[:3, :3] = (np.eye(3)[order] * (signs * sizes)[:, None]).T
+        affine[:3, 3] = -affine[:3, :3] @ ((counts - 1) / 2)
+        points = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), -1) @ affine[:3, :3].T + affine[:3, 3]
+        brighter = points * [-1, -1, 1] > 0
+        values = BASE_LEVEL + brighter @ LEVELS + self.rng.uniform(-20, 20, counts)
+        values[(np.abs(points) < 10).sum(-1) >= 2] = 255  # three crossing rods set the scale
+        image = nibabel.Nifti1Image(values.astype(np.int16), affine)
+        image.set_sform(affine, code=1)
+        image.set_qform(affine * [[-1], [1], [1], [1]] if is_wrong else affine, code=int(is_wrong or signs[0] > 0))
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        nibabel.save(image, self.folder / path)
+
+    def write_patient(self, patient: str, wrong_share=0.1):
+        """Write a patient: two series of CT and of MR, a knee, two radiographs, a volume."""
+        study, part = generate_uid(), str(self.rng.choice(["CHEST", "ABDOMEN", "HEAD"]))
+
+        def write(path, truth, changes, **options):
+            is_wrong = self.rng.random() < wrong_share
+            change = changes[self.rng.integers(len(changes))] if is_wrong else _set()
+            tags = options.pop("tags", {})
+            self.write_series(f"{patient}/{path}", Series(truth, patient, tags, change, study), **options)
+
+        for modality in ("CT", "MR"):
+            for plane in self.rng.permutation(3)[:2]:
+                degrees = (16, 30) if self.rng.random() < 0.1 else (0, 14.5)
+                truth = Truth(modality, part, *self.draw_axes([plane], degrees))
+                write(f"{modality}-{plane}", truth, WRONG_SLICES, normal_sign=self.rng.choice([-1, 1]))
+        side = str(self.rng.choice(["L", "R"]))
+        tags = {"Laterality": side, "ProtocolName": f"knee_{'left' if side == 'L' else 'RT'}"}
+        write("knee", Truth("MR", "KNEE", *self.draw_axes([1, 2]), side=side), WRONG_SLICES, tags=tags)
+        for view in (self.rng.choice(["AP", "PA"]), self.rng.choice(["LL", "RL"])):
+            letters = [str(self.rng.choice(LETTERS[0 if "P" in view else 1])), str(self.rng.choice(LETTERS[2]))]
+            tags = {"ViewPosition": str(view), "PatientOrientation": list(self.rng.permutation(letters))}
+            truth = Truth(str(self.rng.choice(["DX", "CR"])), "CHEST", view=str(view))
+            write(str(view), truth, WRONG_RADIOGRAPHS, tags=tags, slices=1)
+        self.write_volume(f"{patient}/volume.nii.gz", is_wrong=self.rng.random() < wrong_share)
+
+
+def _header(series, uids, inverted):
+    data = FileDataset(None, {}, file_meta=FileMetaDataset(), preamble=b"\0" * 128)
+    data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    modality = series.truth.modality
+    data.SOPClassUID, data.SOPInstanceUID = SOP_CLASSES[modality], generate_uid()
+    data.PatientID, data.PatientName = series.patient, "Doe^Jane"
+    data.StudyInstanceUID, data.SeriesInstanceUID, data.FrameOfReferenceUID = series.study, *uids
+    data.Modality, data.BodyPartExamined = modality, series.truth.part
+    data.PhotometricInterpretation = "MONOCHROME1" if inverted else "MONOCHROME2"
+    data.SamplesPerPixel, data.PixelRepresentation = 1, 0
+    data.BitsAllocated, data.BitsStored, data.HighBit = 16, 16, 15
+    data.PixelSpacing = [SPACING_MM, SPACING_MM]
+    if modality != "CT":
+        data.WindowCenter, data.WindowWidth = 128, 256
+    for name, value in series.tags.items():
+        setattr(data, name, value)
+    return data
+
+
+def _save(folder, data, values):
+    data.Rows, data.Columns = values.shape
+    data.PixelData = values.round().astype(np.uint16).tobytes()
+    folder.mkdir(parents=True, exist_ok=True)
+    pydicom.dcmwrite(folder / f"{data.SOPInstanceUID}.dcm", data, enforce_file_format=True)
+
+
+def _set(**tags):
+    def change(data, number):
+        for name, value in tags.items():
+            setattr(data, name, value)
+
+    return change
+
+
+def _set_one(**tags):
+    return lambda data, number: _set(**tags)(data, number) if number == 3 else None
+
+
+def _roll_axes(data, number):
+    row, column = np.array(data.ImageOrientationPatient, float).reshape(2, 3)
+    data.ImageOrientationPatient = [f"{value:.6f}" for value in (*column, *np.cross(row, column))]
+
+
+def _other_view(data, number):
+    data.ViewPosition = "LL" if data.ViewPosition in ("AP", "PA") else "PA"
+
+
+def _other_description(data, number):
+    data.SeriesDescription = "chest lateral" if data.ViewPosition in ("AP", "PA") else "chest pa"
+
+
+WRONG_SLICES = (
+    _roll_axes,
+    _set(ImageOrientationPatient=[1, 0, 0, 0.5, 0.8, 0]),
+    _set_one(ImageOrientationPatient=[0, 0, 1, 0, 1, 0]),
+    _set(PatientOrientation=["F", "F"]),
+    _set(SOPClassUID=SOP_CLASSES["DX"]),
+    _set(SeriesDescription="MRI ANKLE", BodyPartExamined="CHEST"),
+    _set(BodyPartExamined="ABDOMEN", Laterality="L", ProtocolName="LEFT"),
+    _set_one(PatientPosition="FFS"),
+    _set_one(BodyPartExamined="HEAD"),
+    _set(AnatomicalOrientationType="QUADRUPED"),
+    _set(BodyPartExamined="KNEE", ImageLaterality="L", Laterality="R"),
+    _set(BodyPartExamined="KNEE", Laterality="R", ProtocolName="LEFT KNEE"),
+)
+"""Headers that contradict themselves, their series or their positions."""
+WRONG_RADIOGRAPHS = (_other_view, _other_description, _set(PatientOrientation=["L", "P"]), _set(Laterality="L"))
