@@ -103,7 +103,8 @@ def mark(picture: np.ndarray, place: tuple[int, int], is_ring: bool = False) -> 
     marked = picture.copy()
     patch = _patch(marked, place)
     patch[(DISTANCES_PX > MARKER_RADIUS_PX) & (DISTANCES_PX <= MARKER_RADIUS_PX + 2 * RIM_PX)] = 0
-    patch[(DISTANCES_PX > (MARKER_RADIUS_PX if is_ring else -1)) & (DISTANCES_PX <= MARKER_RADIUS_PX + RIM_PX)] = 255
+    inner_px = MARKER_RADIUS_PX if is_ring else -1
+    patch[(inner_px < DISTANCES_PX) & (DISTANCES_PX <= MARKER_RADIUS_PX + RIM_PX)] = 255
     return marked
 
 
