@@ -98,9 +98,9 @@ def ideal(model: Any, test_requests: list[Any], size: int = 32) -> dict[str, str
     ordered = sorted(test_requests, key=lambda request: len(request.prompt))
     for start in range(0, len(ordered), size):
         batch = ordered[start : start + size]
-        texts = [f"<s>USER: <image>\n{request.prompt}ASSISTANT:" for request in batch]
+        prompts = [f"<s>USER: <image>\n{request.prompt}ASSISTANT:" for request in batch]
         images = [pictures[request.image] for request in batch]
-        inputs = processor(text=texts, images=images, padding=True, return_tensors="pt", add_special_tokens=False)
+        inputs = processor(text=prompts, images=images, padding=True, return_tensors="pt", add_special_tokens=False)
         with torch.inference_mode():
             output = network.generate(**inputs, max_new_tokens=TOKENS, do_sample=False)
         answers = processor.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
