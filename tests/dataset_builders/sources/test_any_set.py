@@ -45,7 +45,9 @@ def draw_image(rng):
 
 
 def random_set(seed, several=False):
-    """Questions as dicts: text, options (None: yes/no), right options, image, facets, split."""
+    """Draw questions as dicts: text, options (None: yes/no), right options, image, facets,
+    split.
+    """
     rng = random.Random(seed)
     images = [draw_image(rng) for _ in range(6)]
     questions = [
@@ -65,7 +67,7 @@ def random_set(seed, several=False):
 
 
 def answer_of(question, form):
-    """The answer as a source writes it in one form."""
+    """Return the answer as a source writes it in one form."""
     if question["options"] is None:
         return question["right"][0]
     positions = sorted(question["options"].index(option) for option in question["right"])
@@ -94,6 +96,7 @@ def rows_of(questions, form, options_as, image_as):
             row["choices"] = {
                 "list": list(options),
                 "object": dict(zip(LETTERS, options, strict=False)),
+                # Some sources write all options into one text.
                 "text": "\n".join(lettered),
                 "lettered": lettered,
             }[options_as]
@@ -101,7 +104,7 @@ def rows_of(questions, form, options_as, image_as):
 
 
 def write_source(folder, kind, questions, form):
-    """Write a set as one kind of source; returns the source and the text of --map."""
+    """Write a set as one kind of source, and return the source and the text of --map."""
     folder.mkdir()
     encode = lambda number, data: base64.b64encode(data).decode()  # noqa: E731
 
@@ -131,7 +134,7 @@ def write_source(folder, kind, questions, form):
             rows = list(rows_of([q for q in questions if q["split"] == split], form, "lettered", store))
             for row in rows:
                 name = row.pop("picture")
-                row |= {"file_name": f"../{name}".replace("../", "")}
+                row["file_name"] = name
                 (folder / split / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).rename(folder / split / name)
                 del row["split"]
@@ -142,6 +145,7 @@ def write_source(folder, kind, questions, form):
     else:
         rows = list(rows_of(questions, form, "list", lambda number, data: {"bytes": data, "path": f"{number}.png"}))
         table = pd.DataFrame(rows)
+        # A column of a Parquet file has one type, so all answers become lists of texts.
         table["key"] = [value if isinstance(value, list) else [str(value)] for value in table["key"]]
         table["key"] = [list(map(str, value)) for value in table["key"]]
         table.to_parquet(folder / "my.parquet", index=False)
@@ -150,7 +154,9 @@ def write_source(folder, kind, questions, form):
 
 
 def content_of(folder):
-    """(split, question, options, right, type, organ, site, pixels, case) of every question."""
+    """Return (split, question, options, right, type, organ, site, pixels, case) of every
+    question.
+    """
     repository = open_repository(folder)
     content = set()
     for split in repository.splits:
@@ -169,7 +175,7 @@ def content_of(folder):
 
 
 def expected_content(questions, several):
-    """The same from the questions as they were made."""
+    """Return what `content_of` must return for these questions."""
     content = set()
     for question in questions:
         kind = "yes_no" if question["options"] is None else "multiple" if len(question["right"]) > 1 else "single"
@@ -193,6 +199,7 @@ def test_a_set_in_every_form_of_source_is_the_same_dataset(tmp_path, form, seed)
         assert content_of(report.folder) == expected_content(questions, several=False), kind
         manifest = open_repository(report.folder).manifest
         fingerprints.append({split: part["fingerprint"] for split, part in manifest["splits"].items()})
+    # The fingerprint does not depend on the form of the source.
     assert fingerprints == [fingerprints[0]] * len(fingerprints)
 
 

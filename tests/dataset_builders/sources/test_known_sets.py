@@ -45,6 +45,7 @@ def write_slake(folder):
     rows = [
         {"qid": n, "question": question, "answer": answer, "q_lang": lang, "answer_type": kind} | common
         for n, (question, answer, lang, kind) in enumerate(
+            # Only closed English questions are kept, answered by yes or no.
             [("Is it MRI?", "Yes", "en", "CLOSED"), ("What is it?", "MRI", "en", "OPEN"), ("Which side?", "Left", "en", "CLOSED"),
              ("是吗?", "Yes", "zh", "CLOSED"), ("Is it CT?", "No", "en", "CLOSED")]
         )
@@ -75,6 +76,7 @@ def write_pmc_vqa(folder):
         writer = csv.writer(file)
         writer.writerows([header, ["0", "PMC1_F1.jpg", "a, b", " Which? ", *choices, "B", "test"]])
         writer.writerow(["1", "PMC1_F1.jpg", "c", "Which not?", *choices, "D", "test"])
+    # An older version of the test file, which must not be read.
     (folder / "test.csv").write_text("Figure_path,Question,Answer\n")
     (folder / "figures").mkdir()
     (folder / "figures" / "PMC1_F1.jpg").write_bytes(PICTURES[1])
@@ -105,9 +107,9 @@ def write_medxpertqa(folder):
            "question": "Which artery?\nAnswer Choices: (A) C (B) D (C) A (D) B (E) None of the above",
            "images": ["MM-2002-a.jpeg"], "medical_task": "Basic Medicine", "body_system": "Cardiovascular",
            "question_type": "Understanding"}  # fmt: skip
-    other = row | {"id": "MM-2003", "options": {"A": "one", "B": "two", "C": "three", "D": "four", "E": "five"}, "label": "E",
+    second_row = row | {"id": "MM-2003", "options": {"A": "one", "B": "two", "C": "three", "D": "four", "E": "five"}, "label": "E",
                    "question": "What?", "images": ["MM-2002-b.jpeg", "MM-2002-a.jpeg"]}  # fmt: skip
-    (folder / "MM" / "test.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (row, other)))
+    (folder / "MM" / "test.jsonl").write_text("".join(json.dumps(record) + "\n" for record in (row, second_row)))
     (folder / "MM" / "dev.jsonl").write_text(json.dumps(row | {"id": "MM-0"}) + "\n")
     return {"dev", "test"}, [("Which artery?", ["A"]), ("What?", ["five"])]
 
@@ -116,6 +118,7 @@ def write_mmbench(folder, *names):
     rows = [
         {"index": n, "image": image, "question": "Which?", "hint": hint, "A": "NA", "B": "None", "C": "01", "D": "1.0",
          "answer": answer, "category": "Counting", "l2-category": "Cells", **dict.fromkeys(names, "label")}
+        # The second row refers to the image of row 5.
         for n, image, hint, answer in ((5, base64.b64encode(PICTURES[3]).decode(), "Look.", "B"), (6, "5", None, "A"))
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(folder / "Any_VAL.tsv", sep="\t", index=False)
@@ -137,12 +140,12 @@ LOCAL_SETS = {
 
 
 def check(folder, splits, expected):
-    """Compare the questions and right options of the last split; returns the repository."""
+    """Compare the questions and right options of the last split, and return the repository."""
     repository = open_repository(folder)
     assert set(repository.splits) == splits
-    last = repository.questions(repository.splits[-1])
-    right = [[row["options"][at] for at in row["answer"]] for row in last.to_dict("records")]
-    assert sorted(zip(last["question"], right, strict=True)) == sorted(expected)
+    questions = repository.questions(repository.splits[-1])
+    right = [[row["options"][at] for at in row["answer"]] for row in questions.to_dict("records")]
+    assert sorted(zip(questions["question"], right, strict=True)) == sorted(expected)
     return repository
 
 
@@ -188,6 +191,7 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
         row = base | {"id": f"validation_{config}_1", "question": "See <image 1> and <image 2>?", "options": "['one', \"it's two\"]",
                       "image_1": {"bytes": PICTURES[0], "path": None}, "image_2": {"bytes": PICTURES[1], "path": None},
                       "answer": "B", "topic_difficulty": "Easy", "question_type": "multiple-choice"}  # fmt: skip
+        # Open questions and ones without a published answer are left out.
         blank = row | {"id": f"validation_{config}_2", "options": "[]", "answer": "42", "question_type": "open"}
         hidden = row | {"id": f"test_{config}_1", "answer": "?"}
         upload(api, names[2], {"test": [hidden], "validation": [row, blank]}, config)
