@@ -21,7 +21,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
             `adversarial`.
 
     Raises:
-        BadInput: A column is missing, or a pair has more than two questions.
+        BadInput: A column is missing, or a pair has two questions of one kind.
     """
     for column in ("pair_id", "adversarial"):
         if column not in graded.questions.columns:
@@ -31,9 +31,10 @@ def pair_units(graded: Graded) -> pd.DataFrame:
     # Questions outside any pair have no pair_id.
     rows = rows[rows.index.notna()]
     true_questions, counterpart = rows[~adversarial[rows]], rows[adversarial[rows]]
-    for half in (true_questions, counterpart):
+    for half, kind in ((true_questions, "true"), (counterpart, "adversarial")):
         if not half.index.is_unique:
-            raise BadInput(f"questions: pair {half.index[half.index.duplicated()][0]!r} has more than two questions.")
+            pair_id = half.index[half.index.duplicated()][0]
+            raise BadInput(f"questions: pair {pair_id!r} has several {kind} questions. Give it one of each kind.")
     pairs = true_questions.index[true_questions.index.isin(counterpart.index)]
     true_row, counterpart_row = (
         true_questions.loc[pairs].to_numpy(np.int64),

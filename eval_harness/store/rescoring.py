@@ -139,16 +139,18 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
     rescored = submission.result.model_copy(update={"provenance": stored.provenance})
     changed, answers = _count_changed(folder, submission.derived[READINGS_FILE])
 
+    # result.json, which marks the result as up to date, is written last: an interrupted rescore is
+    # repeated.
+    for path_, content in submission.questions_file().items():
+        if not (root / path_).exists():
+            (root / path_).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(root / path_, content)
+
     # The sent files are written anew as well, since the key is computed from them.
     for file, content in (
         submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: rescored.to_json().encode()}
     ).items():
         replace_file(folder / file, content)
-
-    for path_, content in submission.questions_file().items():
-        if not (root / path_).exists():
-            (root / path_).parent.mkdir(parents=True, exist_ok=True)
-            replace_file(root / path_, content)
 
     return RescoreOutcome(name, headline, changed, answers, _moved_scores(stored, rescored), written=True)
 

@@ -208,5 +208,5 @@ def test_adversarial_pairs_count_both_questions(seed: int) -> None:
 def test_pair_of_three_questions_is_refused() -> None:
     questions, answers = pairs(0)
     duplicates = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
-    with pytest.raises(BadInput, match="more than two questions"):
+    with pytest.raises(BadInput, match="several true questions"):
         pair_units(grade("probmed", duplicates, answers))
