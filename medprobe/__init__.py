@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from medprobe.stores import compare as compare
     from medprobe.stores import load_results as load_results
     from medprobe.stores import submit as submit
+    from medprobe.stores import why as why
 
     open_dataset = open_repository
 
@@ -37,6 +38,7 @@ _HOMES = {
     "evaluate": "medprobe.runs:evaluate",
     "load_run": "medprobe.runs:load_run",
     "compare": "medprobe.stores:compare",
+    "why": "medprobe.stores:why",
     "submit": "medprobe.stores:submit",
     "load_results": "medprobe.stores:load_results",
     "read_choice": "eval_harness.reader:read_choice",

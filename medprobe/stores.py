@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import os
+import tempfile
 import warnings
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.interop import convert
 from eval_harness.records.result import Result
@@ -177,6 +180,82 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
         BadInput: a source is not a result, or the results are on different benchmarks.
     """
     return score_differences(load_comparison_side(a), load_comparison_side(b))
+
+
+def why(
+    a: Source,
+    b: Source,
+    *,
+    metric: str | None = None,
+    benchmark: str | None = None,
+    data: Source | None = None,
+    split: str | None = None,
+) -> pd.DataFrame:
+    """Say what each difference between two results is worth, in points of a score.
+
+    One row per cause, the largest first, and last the row `different answers`: `factor`; `points`,
+    its contribution to a - b (the column adds up to the difference); `low`, `high`, the 95 %
+    interval of different answers; `answers`, how many answers are concerned; `detail`.
+
+    Args:
+        a, b: a run or its folder, a result.json, or a file of answers in any format that `evaluate`
+            reads.
+        metric: the score to explain [the benchmark's headline score].
+        benchmark, data, split: what files of answers answer [those of the other side].
+
+    Raises:
+        BadInput: no answers, two benchmarks, or no question in common.
+    """
+    from eval_harness.store.cause_report import cause_table
+    from eval_harness.store.causes import explain
+
+    sides = load_comparison_sides(a, b, benchmark, None if data is None else os.fspath(data), split)
+    return cause_table(explain(*sides, metric))
+
+
+def load_comparison_sides(
+    a: Source, b: Source, benchmark: str | None = None, data: str | None = None, split: str | None = None
+) -> tuple[Side, Side]:
+    """Load both sides of a comparison.
+
+    Args:
+        a, b: as `load_comparison_side`.
+        benchmark, data, split: what files of answers answer; the rest is taken from the other
+            side.
+
+    Raises:
+        BadInput: not a result, or a file of answers to an unknown benchmark.
+    """
+    sources = (os.fspath(a), os.fspath(b))
+    sides = {source: load_comparison_side(source) for source in sources if not _is_answer_file(Path(source))}
+    for other in sides.values():
+        stated = other.result.benchmark
+        benchmark, data, split = benchmark or stated.name, data or stated.repo, split or stated.split
+    for source in sources:
+        if source not in sides:
+            sides[source] = _load_answer_file(Path(source), benchmark, data, split)
+    return sides[sources[0]], sides[sources[1]]
+
+
+def _is_answer_file(path: Path) -> bool:
+    """Return True for a file that is not a result.json."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'"schema_version"' not in file.read(200)
+
+
+def _load_answer_file(path: Path, benchmark: str | None, data: str | None, split: str | None) -> Side:
+    """Score a file of answers, as `submit` would, and load it as a side."""
+    if benchmark is None:
+        raise BadInput(f"{path}: not a result. For files of answers, give the --benchmark which the files answer.")
+    submission = convert.prepare_submission(path, benchmark, path.stem, data, split)
+    submission.check(path, "It cannot be compared.")
+    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-compare-") as folder:
+        files = submission.sent.content_by_name() | dict(submission.derived)
+        for name, content in (files | {"questions.parquet": submission.questions or b""}).items():
+            (folder / name).write_bytes(content)
+        return replace(load_side(str(folder), list), source=str(path))
 
 
 def load_comparison_side(source: Source) -> Side:

@@ -1,4 +1,4 @@
-"""`import medprobe`: thirteen names, whose tables say what `result.json` and the run folder say,
+"""`import medprobe`: fourteen names, whose tables say what `result.json` and the run folder say,
 for every benchmark and kind of run.
 """
 
@@ -30,7 +30,7 @@ from tests.commands import medprobe as command
 from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLIC_NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit"
+PUBLIC_NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit why"
 SAID = ("A", "B", "The answer is C.", "yes", "No", "A and B", "B, C", "", "I cannot tell.", "42 mm", "<think>A or")
 MODEL = """
 import hashlib
@@ -225,6 +225,7 @@ BAD_CALLS = {
     "is a file": lambda data: medprobe.load_run(data / "README.md"),
     "nowhere: no such result": lambda data: medprobe.compare("nowhere", "nowhere"),
     "not in any paper's tables": lambda data: medprobe.compare("published:Nobody", "published:Nobody"),
+    "which the files answer": lambda data: medprobe.why(data / "README.md", data / "README.md"),
     "not a results store": lambda data: medprobe.load_results("nowhere"),
     "name a run or a store": lambda data: medprobe.load_results(),
     "no such folder": lambda data: medprobe.open_dataset("nowhere"),

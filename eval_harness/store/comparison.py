@@ -8,7 +8,7 @@ See also: comparing many models (`scores/comparisons.py`), charts (the board).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.metrics import nonresponse_cause
-from eval_harness.derive.run_files import READINGS_FILE, read_question_file, read_readings
+from eval_harness.derive.run_files import JUDGE_FILE, READINGS_FILE, read_question_file, read_readings
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score, read_result
@@ -33,18 +34,23 @@ from eval_harness.store.formatting import (
 
 MAX_EXAMPLES = 8
 """Maximum number of matching results, or differing answers, that are listed."""
+READ_COLUMNS = ("response", "scores", "delivery", "finish_reason")
+"""Columns of the answers that reading them depends on."""
 MIN_PRINTED_P = 1e-12
 """Smaller p-values are printed as "p < 1e-12"."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a result and, if it was measured, its answers and questions."""
+    """One side of a comparison: a result and, if it was measured, its answers with their
+    readings, its questions and its judge's replies.
+    """
 
     source: str
     result: Result
     answers: pd.DataFrame | None = None
     questions: pd.DataFrame | None = None
+    replies: pd.DataFrame | None = None
 
     def units(self) -> pd.DataFrame | None:
         """Return the scoring units; None if there are no answers or questions."""
@@ -79,7 +85,10 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
         return Side(source, result)
 
     try:
-        return Side(source, result, read_readings(path.parent), read_question_file(question_path))
+        judge_path = path.parent / JUDGE_FILE
+        replies = table_to_frame(judge_path.read_bytes()) if judge_path.is_file() else None
+        answers = read_readings(path.parent, READ_COLUMNS)
+        return Side(source, result, answers, read_question_file(question_path), replies)
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{path.parent}: its answers cannot be read ({error}). Run `medprobe score` on the run folder."
@@ -123,22 +132,24 @@ def _identifying_parts(result: Result) -> list[str]:
     return [word for word in (result.benchmark.name, method.name, method.prompt, samples, table) if word]
 
 
-def compare_results(a: Side, b: Side, all_metrics: bool = False) -> str:
-    """Describe the differences between two results as text: scores, answers, settings.
+def compare_results(a: Side, b: Side, all_metrics: bool = False, causes: Sequence[str] = ()) -> str:
+    """Describe the differences between two results as text: causes, scores, answers, settings.
 
     Args:
         a: The first result.
         b: The second result.
         all_metrics: Also list metrics that are not specific to the benchmark.
+        causes: Lines from `cause_report.format_causes`.
 
     Raises:
         BadInput: If the results are of different benchmarks.
     """
-    _check_same_format(a, b)
+    check_same_format(a, b)
     lines = [
         f"A  {_format_title(a.result)}",
         f"B  {_format_title(b.result)}",
         "",
+        *([*causes, ""] if causes else []),
         "scores (percent, or a count)",
     ]
 
@@ -172,22 +183,31 @@ def _flatten_settings(result: Result) -> dict[str, Any]:
     return settings
 
 
-def _setting_lines(a: Result, b: Result) -> list[str]:
-    """List the settings that differ.
+def differing_settings(a: Result, b: Result) -> list[tuple[str, Any, Any]]:
+    """Return (name, value of A, value of B) of the settings that differ.
 
     A setting that only one side states is omitted, since it is unknown for the other. Options of
     measured runs are the exception: one that is not stated was not set.
     """
     a_settings, b_settings = _flatten_settings(a), _flatten_settings(b)
     measured = a.kind == b.kind == "measured"
-    lines = []
+    settings = []
     for name in sorted(a_settings.keys() | b_settings.keys()):
         a_value, b_value = a_settings.get(name), b_settings.get(name)
         is_run_option = measured and name.startswith(("method.", "benchmark."))
         is_comparable = is_run_option or (a_value is not None and b_value is not None)
         if a_value != b_value and is_comparable and name not in ("method.judge", "benchmark.repo"):
-            lines.append(f"  {name}: {_format_setting(a_value)} | {_format_setting(b_value)}")
+            settings.append((name, a_value, b_value))
 
+    return settings
+
+
+def _setting_lines(a: Result, b: Result) -> list[str]:
+    """List the settings that differ."""
+    lines = [
+        f"  {name}: {_format_setting(a_value)} | {_format_setting(b_value)}"
+        for name, a_value, b_value in differing_settings(a, b)
+    ]
     return lines or ["  none that both state"]
 
 
@@ -219,7 +239,7 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
     Raises:
         BadInput: If the results are of different benchmarks.
     """
-    _check_same_format(a, b)
+    check_same_format(a, b)
     tables = _paired_units(a, b)
     rows = [_metric_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
     kinds = dict.fromkeys(("a", "b", "difference", "low", "high", "p"), "float64") | {
@@ -229,7 +249,7 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)).astype(kinds)
 
 
-def _check_same_format(a: Side, b: Side) -> None:
+def check_same_format(a: Side, b: Side) -> None:
     """Raise BadInput unless both results are of one benchmark format."""
     if a.result.benchmark.family != b.result.benchmark.family:
         raise BadInput(
@@ -275,8 +295,8 @@ def _score_lines(a: Side, b: Side, all_metrics: bool) -> list[str]:
         if row["note"] is not None:
             lines.append(f"{numbers}  {'':>7}  no comparison: {row['note']}")
         elif row["difference"] is not None:
-            test_parts = [] if row["low"] is None else [_format_difference_interval(row["low"], row["high"])]
-            test_parts += [] if row["p"] is None else [f"{_format_p_value(row['p'])} ({row['test']})"]
+            test_parts = [] if row["low"] is None else [format_difference_interval(row["low"], row["high"])]
+            test_parts += [] if row["p"] is None else [f"{format_p_value(row['p'])} ({row['test']})"]
             lines.append(f"{numbers}  {row['difference']:>+7.1f}  {', '.join(test_parts)}".rstrip())
 
     if hidden_count:
@@ -341,13 +361,13 @@ def _difference_test(
     return {**interval, "p": test.p, "test": test.method}
 
 
-def _format_difference_interval(low: float, high: float) -> str:
+def format_difference_interval(low: float, high: float) -> str:
     """Format a 95 % interval with enough decimals that rounding moves no end across 0."""
     digits = interval_decimals(low, high, 0.0)
     return f"95% interval {low:+.{digits}f} to {high:+.{digits}f}"
 
 
-def _format_p_value(p: float) -> str:
+def format_p_value(p: float) -> str:
     """Format a p-value; a value just below 5 % is not rounded up to 5 %."""
     if p < MIN_PRINTED_P:
         return f"p < {MIN_PRINTED_P:g}"

@@ -97,28 +97,49 @@ def _rows_with_names(table: pd.DataFrame, column: str, requested: list[str]) -> 
     return matching.iloc[matching[column].map(names.index).argsort(kind="stable")]
 
 
-@app.command(short_help="Show what differs between two results.", rich_help_panel="Results")
+@app.command(short_help="Show what differs between two results, and what it is worth.", rich_help_panel="Results")
 def compare(
     a: Annotated[
         str,
-        typer.Argument(help="run folder, result.json, or 'published:MODEL/BENCHMARK/METHOD/Table 1'"),
+        typer.Argument(help="run folder, result.json, file of answers, or 'published:MODEL/BENCHMARK/METHOD/Table 1'"),
     ],
     b: Annotated[str, typer.Argument(help="another one")],
+    benchmark: Annotated[
+        str | None, typer.Option(help="benchmark that files of answers answer (default: the other side's)")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="dataset that files of answers answer (default: the other side's)")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="split that files of answers answer (default: the other side's)")
+    ] = None,
     all_metrics: AllMetrics = False,
     form: OutputFormat = "table",
 ) -> None:
-    """Show what differs between two results: scores (with a test), answers and settings.
+    """Show why two scores differ: what each difference is worth in points; scores (with a test),
+    answers and settings.
 
-    json contains only the scores, with a row per metric.
+    json contains the causes and the scores.
     """
-    from eval_harness.store.comparison import compare_results
-    from medprobe.stores import compare as compare_scores
-    from medprobe.stores import load_comparison_side
+    from dataset_builders.errors import BadInput
+    from eval_harness.store.cause_report import cause_document, format_causes
+    from eval_harness.store.causes import explain
+    from eval_harness.store.comparison import compare_results, score_differences
+    from medprobe.stores import load_comparison_sides
 
+    sides = load_comparison_sides(a, b, benchmark, data, split)
+    results = [side.result for side in sides]
+    differences = score_differences(*sides)
+    try:
+        explanation = explain(*sides)
+        lines, document = format_causes(explanation, *results), cause_document(explanation, *results)
+    except BadInput as error:  # a published number, or no question in common
+        lines, document = [f"why: {error}"], {"not_determinable": str(error)}
     if form == "json":
-        typer.echo(compare_scores(a, b).to_json(orient="records", indent=1))
+        scores = json.loads(differences.to_json(orient="records"))
+        typer.echo(json.dumps(document | {"scores": scores}, indent=1, ensure_ascii=False))
     else:
-        typer.echo(compare_results(load_comparison_side(a), load_comparison_side(b), all_metrics))
+        typer.echo(compare_results(*sides, all_metrics, lines))
 
 
 METHOD_DESCRIPTIONS = {
