@@ -32,7 +32,7 @@ from eval_harness.store.comparison import Side
 MIN_POINTS = 3.0
 MAX_DRAWS = 30
 """Draws of a pair for the same kinds of fault, before others are drawn."""
-WORDS = "amber basil cedar delta ember fjord grove haven inlet jetty knoll lotus maple north olive pearl".split()
+WORDS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "jetty", "knoll", "lotus"]
 LETTERS = "ABCDEFGH"
 JUDGE = {"model": "openai:judge", "prompt": "extraction", "prompt_hash": "0"}
 FAMILIES = ("mediconfusion", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
