@@ -1,4 +1,4 @@
-"""How often `medprobe compare` names the planted reason why two scores differ, and its points.
+"""Measure how often `medprobe compare` names the planted reason of a difference, and its points.
 
     PYTHONPATH=. python benchmarks/scoring/why_simulation.py --pairs 1000 --without 300 --two 300
 
