@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.schema import ASPECTS
 from eval_harness.derive.answer_table import ANSWER_TABLE_COLUMNS, encode_answers
@@ -209,7 +209,7 @@ def make_store(store: Path, cases: int = 30) -> Path:
 
 
 def _fill(store: Path, cases: int) -> None:
-    for number, family in enumerate(FACETS_BY_BENCHMARK):
+    for number, family in enumerate(BENCHMARKS):
         question_table = questions(family, cases, seed=number)
         for at, (name, kind, skill) in enumerate(STORE_MODELS):
             add_run(store, family, question_table, answers(question_table, skill, seed=10 * number + at), name, kind)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from dataset_builders.benchmark_names import resolve_name
 from dataset_builders.benchmarks import DECLARED_COLUMNS, FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import LETTERS
 
 Names = tuple[str, ...]
 COMMON_FACETS = ("task", "modality", "department", "granularity", "keyword", "category")
@@ -42,15 +41,16 @@ class Fields:
     """Columns by meaning. Each field is a list of names, separated by `;` in `--map`.
 
     `question`: columns whose texts are joined by line breaks. `options`: a column for each option,
-    or one column with all. `answer`: a column, `COLUMN:FORM` with a form of `keys.FORMS` if the
-    answers can be read in several. `image`: columns shown in this order. `facets`: labels, a column
-    or `NAME=COLUMN`. `where`: `COLUMN=VALUE|VALUE` keeps the rows that have one of the values
-    (`split` and `config` are columns of every source). `files`: glob patterns of a folder's tables.
-    `config`: configs of a Hub repository.
+    or one column with all; a table without these has columns `A`, `B` and so on. `answer`: a
+    column, `COLUMN:FORM` with a form of `keys.FORMS` if the answers can be read in several.
+    `image`: columns shown in this order. `facets`: labels, a column or `NAME=COLUMN`. `where`:
+    `COLUMN=VALUE|VALUE` keeps the rows that have one of the values (`split` and `config` are
+    columns of every source). `files`: glob patterns of a folder's tables. `config`: configs of a
+    Hub repository.
     """
 
     question: Names = ("question",)
-    options: Names = ("options", *LETTERS)
+    options: Names = ("options",)
     answer: Names = ("answer",)
     image: Names = ("image", "image_path", "file_name")
     id: Names = ()

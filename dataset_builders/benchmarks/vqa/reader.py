@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from dataset_builders.benchmarks.vqa.fields import COMMON_FACETS, Fields, parse_fields
@@ -126,7 +127,7 @@ class _SetReader:
         entry = SourceEntry(dict(cells), place, None, self.problems)
         answer = cells.get(self.answer_column)
         try:
-            options = read_options([cells[name] for name in fields.options if name in cells])
+            options = read_options([cells.get(name) for name in self._option_columns()])
         except ValueError as error:
             entry.add_problem(str(error))
             return
@@ -151,6 +152,14 @@ class _SetReader:
             self.drafts.append(
                 _Draft(place, row.split, question, images, keys if options else {"": yes_no}, clip(answer), is_list)
             )
+
+    def _option_columns(self) -> Sequence[str]:
+        """Return the columns of options, else `A`, `B` and so on as far as there are such columns:
+        one called `Q` is no option.
+        """
+        if self.columns.keys() & set(self.fields.options):
+            return self.fields.options
+        return tuple(takewhile(lambda letter: letter in self.columns, LETTERS))
 
     def _images(self, row: SourceRow, entry: SourceEntry) -> list[CaseImage | str]:
         names = [name for name in self.fields.image if not is_empty(row.cells.get(name))]

@@ -84,13 +84,14 @@ def rows_of(questions, form, options_as, image_as):
     for number, question in enumerate(questions):
         options = question["options"]
         row = {
-            "q": question["text"],
+            "Q": question["text"],
             "key": answer_of(question, form),
             "organ": question["organ"],
             "Study site": question["site"],
         }
-        if options_as == "columns":
-            row |= {f"option {at}": options[at] if options and at < len(options) else None for at in range(5)}
+        if options_as in ("columns", "letters"):
+            names = LETTERS[:5] if options_as == "letters" else [f"option {at}" for at in range(5)]
+            row |= {name: options[at] if options and at < len(options) else None for at, name in enumerate(names)}
         elif options:
             lettered = [f"{LETTERS[at]}: {option}" for at, option in enumerate(options)]
             row["choices"] = {
@@ -116,12 +117,15 @@ def write_source(folder, kind, questions, form):
 
     columns = "option 0;option 1;option 2;option 3;option 4"
     if kind in ("tsv", "csv"):
-        rows = list(rows_of(questions, form, "columns", encode if kind == "tsv" else store))
+        is_tsv = kind == "tsv"
+        rows = list(rows_of(questions, form, "letters" if is_tsv else "columns", encode if is_tsv else store))
         with (folder / f"my.{kind}").open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if kind == "tsv" else ",")
             writer.writeheader()
             writer.writerows(rows)
         source = folder / f"my.{kind}"
+        if is_tsv:  # its columns are found by their letters, among which Q is the question
+            return source, f"question=Q,answer=key:{form},image=picture,facets=organ;site=Study site"
     elif kind == "json":
         rows = list(
             rows_of(questions, form, "object", lambda number, data: f"data:image/png;base64,{encode(number, data)}")
@@ -139,7 +143,7 @@ def write_source(folder, kind, questions, form):
                 (folder / name).rename(folder / split / name)
                 del row["split"]
             write_lines(folder / split / "metadata.jsonl", rows)
-        return folder, f"question=q,options=choices,answer=key:{form},image=file_name,facets=organ;site=Study site"
+        return folder, f"question=Q,options=choices,answer=key:{form},image=file_name,facets=organ;site=Study site"
     elif kind == "jsonl":
         source, columns = write_lines(folder / "my.jsonl", rows_of(questions, form, "text", encode)), "choices"
     else:
@@ -150,7 +154,7 @@ def write_source(folder, kind, questions, form):
         table["key"] = [list(map(str, value)) for value in table["key"]]
         table.to_parquet(folder / "my.parquet", index=False)
         source, columns = folder / "my.parquet", "choices"
-    return source, f"question=q,options={columns},answer=key:{form},image=picture,facets=organ;site=Study site"
+    return source, f"question=Q,options={columns},answer=key:{form},image=picture,facets=organ;site=Study site"
 
 
 def content_of(folder):
