@@ -30,7 +30,7 @@ from leaderboard_space.data.topics import (
     matching_labels,
     topic_labels,
 )
-from leaderboard_space.data.tree import FACET_NAMES, TreePath
+from leaderboard_space.data.tree import TreePath, facet_title
 from leaderboard_space.html import count, plural
 from leaderboard_space.model_matrix import Overview, overview
 from leaderboard_space.query import parse_query
@@ -221,7 +221,7 @@ class OverviewPages:
                 )
             )
         for label in labels:
-            description = f"{FACET_NAMES.get(label.facet, label.facet).lower()} of {BENCHMARK_LABELS[label.family]}, n {count(label.n)}"
+            description = f"{facet_title(label.facet).lower()} of {BENCHMARK_LABELS[label.family]}, n {count(label.n)}"
             address = address_of("b", label.family, s=label.section, facet=f"{label.facet}:{label.value}")
             hits.append(Hit(label.display_name, description, address, label.search_words, 1))
         for family, sections in snapshot.sections.items():
@@ -287,7 +287,7 @@ def _absence_reasons(topic: Topic, families: list[str], labels: list[TopicLabel]
 
 
 def _facet_name(facet: str) -> str:
-    return FACET_NAMES.get(facet, facet).lower()
+    return facet_title(facet).lower()
 
 
 def _intersection_hits(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, str]]) -> list[Hit]:

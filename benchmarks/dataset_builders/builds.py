@@ -16,6 +16,10 @@ Peak memory of a build from one large TSV:
 
     python benchmarks/dataset_builders/builds.py gmai FOLDER [GB]
 
+Peak memory of a build of any VQA set from one table (`tsv`, `jsonl`, `parquet`), images of 50 kB:
+
+    python benchmarks/dataset_builders/builds.py vqa FOLDER [SUFFIX] [ROWS]
+
 FOLDER keeps the made-up sources between calls; `reading` and `sizes` need an earlier `probmed`.
 Figures: benchmarks/README.md.
 """
@@ -43,7 +47,7 @@ def main() -> None:
     """Run the benchmark named on the command line."""
     benchmark, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    {"probmed": probmed, "reading": reading, "sizes": sizes, "gmai": gmai}[benchmark](folder)
+    {"probmed": probmed, "reading": reading, "sizes": sizes, "gmai": gmai, "vqa": vqa}[benchmark](folder)
 
 
 def probmed_source(folder: Path) -> Path:
@@ -216,16 +220,67 @@ def gmai(folder: Path) -> None:
         _write_tsv(file, target_bytes)
     out = folder / "gmai"
     shutil.rmtree(out, ignore_errors=True)
+    _measure_build(f"'gmai-mmbench', source={str(source)!r}, out={str(out)!r}", file)
+
+
+def _measure_build(arguments: str, file: Path) -> None:
+    """Print time and peak memory of a build in a process of its own."""
     start = time.perf_counter()
-    script = (
-        f"from dataset_builders.build import build; build('gmai-mmbench', source={str(source)!r}, out={str(out)!r})"
-    )
+    script = f"from dataset_builders.build import build; build({arguments})"
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(
-        f"TSV {file.stat().st_size / 1e9:.2f} GB: build {time.perf_counter() - start:.0f} s, peak "
+        f"{file.name} {file.stat().st_size / 1e9:.2f} GB: build {time.perf_counter() - start:.0f} s, peak "
         f"resident memory {peak:.0f} MiB"
     )
+
+
+def vqa(folder: Path) -> None:
+    """Peak memory of a build of any set from one table, every row with an image of its own."""
+    suffix = sys.argv[3] if len(sys.argv) > 3 else "parquet"
+    rows = int(sys.argv[4]) if len(sys.argv) > 4 else 100_000
+    file, out = folder / f"questions-{rows}.{suffix}", folder / "vqa"
+    if not file.is_file():
+        _write_set(file, rows)
+    shutil.rmtree(out, ignore_errors=True)
+    _measure_build(f"'vqa', name='large', source={str(file)!r}, out={str(out)!r}", file)
+    shutil.rmtree(out)
+
+
+def _write_set(file: Path, rows: int) -> None:
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL import Image
+
+    rng, schema = np.random.default_rng(1), None
+
+    def row(number: int) -> dict[str, object]:
+        picture = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (224, 224), dtype=np.uint8)).save(picture, "PNG", compress_level=0)
+        image = picture.getvalue() if file.suffix == ".parquet" else base64.b64encode(picture.getvalue()).decode()
+        text = f"Which of these is seen in picture {number}, and in which part of it?"
+        options = {letter: f"finding {letter} of {number % 50}" for letter in "ABCD"}
+        return {
+            "question": text,
+            "image": image,
+            "answer": "ABCD"[number % 4],
+            "organ": f"organ {number % 30}",
+            **options,
+        }
+
+    if file.suffix == ".parquet":
+        schema = pa.Table.from_pylist([row(0)]).schema
+        with pq.ParquetWriter(file, schema) as writer:
+            for start in range(0, rows, 1000):
+                writer.write_table(pa.Table.from_pylist([row(start + number) for number in range(1000)], schema))
+        return
+    with file.open("w", encoding="ascii") as stream:
+        stream.write("\t".join(row(0)) + "\n" if file.suffix == ".tsv" else "")
+        for number in range(rows):
+            cells = row(number)
+            stream.write(("\t".join(map(str, cells.values())) if file.suffix == ".tsv" else json.dumps(cells)) + "\n")
 
 
 def _write_tsv(file: Path, target_bytes: float) -> None:

@@ -19,7 +19,7 @@ from typing import Literal
 from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import board_spec
-from leaderboard_space.data.tree import FACET_NAMES, Tree, TreePath, display_label, organ_and_modality
+from leaderboard_space.data.tree import Tree, TreePath, display_label, facet_title, organ_and_modality
 
 Relation = Literal["same", "related"]
 RADIOLOGY_MODALITIES = ("X-ray", "Mammography", "CT", "MRI", "Ultrasound")
@@ -168,7 +168,7 @@ def all_topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
     known_words = {word for topic in topics.values() for word in topic.synonyms}
     for label in labels:
         if not any(word in known_words for word in label.words):
-            kind = FACET_NAMES.get(label.facet, label.facet).lower()
+            kind = facet_title(label.facet).lower()
             topics.setdefault(
                 topic_slug(label.value), Topic(topic_slug(label.value), label.display_name, kind, label.words[:1])
             )

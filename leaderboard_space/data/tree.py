@@ -232,7 +232,7 @@ class Tree:
         return [
             {
                 "facet": facet,
-                "label": FACET_NAMES.get(facet, facet),
+                "label": facet_title(facet),
                 "questions": self.size > 0,
                 "nodes": [node.as_list() for node in nodes],
             }
@@ -243,6 +243,11 @@ class Tree:
     def digest(self) -> str:
         """Cache key: the browser skips refetching an identical tree."""
         return hashlib.sha256(json.dumps(self.as_json).encode()).hexdigest()[:16]
+
+
+def facet_title(facet: str) -> str:
+    """Return a facet's display name; that of a set's own facet is its column's name."""
+    return FACET_NAMES.get(facet) or facet.replace("_", " ").capitalize()
 
 
 def display_label(facet: str, label: str) -> str:

@@ -33,11 +33,11 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.sights import image_arms
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import (
-    FACET_NAMES,
     Tree,
     TreePath,
     branch_name,
     display_label,
+    facet_title,
     selection_group_names,
 )
 from leaderboard_space.data.unit_scores import Ints
@@ -288,7 +288,7 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
 
 def _label_name(facet: str, label: str) -> str:
     """Return a label as it is shown and typed."""
-    return f"{FACET_NAMES.get(facet, facet)}: {display_label(facet, label)}"
+    return f"{facet_title(facet)}: {display_label(facet, label)}"
 
 
 def _find_label(outcomes: Outcomes, name: str) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ from leaderboard_space.data.model_names import ModelMetadata, entry_source
 from leaderboard_space.data.ranks.groups import ranking_group
 from leaderboard_space.data.ranks.standings import method_name, metric_info, section_metrics
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_NAMES, display_label
+from leaderboard_space.data.tree import display_label, facet_title
 from leaderboard_space.html import interval, plural, prose, score_text, text
 from leaderboard_space.model_results import (
     Ends,
@@ -93,7 +93,7 @@ def _scores(line: Line) -> str:
 
 def _ends(line: Line, ends: Ends) -> str:
     """Draw the weakest and the strongest values of a facet, each a link to its leaderboard."""
-    facet = FACET_NAMES.get(ends.facet, ends.facet).lower()
+    facet = facet_title(ends.facet).lower()
 
     def row(label: str, score: Score) -> NamedScore:
         address = benchmark_address(line.section, ends.metric, [(ends.facet, label)])

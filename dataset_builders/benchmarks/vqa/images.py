@@ -96,9 +96,7 @@ class SetImages:
             )
         known = self.by_digest[digest]
         if known.group != image.group:
-            raise ImageError(
-                f"its image belongs to {clip(known.group)} in {known.location}, to {clip(image.group)} here"
-            )
+            raise ImageError(f"its image is that of another patient in {known.location}")  # names no patient
         return known
 
     def _store(self, content: bytes) -> Callable[[], bytes]:

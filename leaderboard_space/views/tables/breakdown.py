@@ -19,7 +19,7 @@ from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Standings, metric_info
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_NAMES, display_label, organ_and_modality
+from leaderboard_space.data.tree import display_label, facet_title, organ_and_modality
 from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
 from leaderboard_space.sentences import MIN_CASES
 from leaderboard_space.views.parts import (
@@ -66,13 +66,13 @@ def view(
         entries: The results.
         below: HTML below the heat map.
     """
-    is_by_metric, label = facet == METRICS_FACET, FACET_NAMES.get(facet, facet).lower()
+    is_by_metric, label = facet == METRICS_FACET, facet_title(facet).lower()
     title = (
         "All metrics side by side"
         if is_by_metric
         else f"{metric_info(standings.metric, section.family).label} by {label}"
     )
-    choices = [(name, "Metrics" if name == METRICS_FACET else FACET_NAMES.get(name, name)) for name in facets]
+    choices = [(name, "Metrics" if name == METRICS_FACET else facet_title(name)) for name in facets]
     select = f'<label>Break down by <select data-name="facet">{options(choices, facet)}</select></label>'
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{select}{save_menu("breakdown")}</div>'
     columns = known_columns(cells, facet)

@@ -26,7 +26,7 @@ from leaderboard_space.data.ranks.standings import (
     section_methods,
 )
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import FACET_NAMES, TreePath, group_by_subject, selection_group_names
+from leaderboard_space.data.tree import TreePath, facet_title, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import MIN_CASES
@@ -91,7 +91,7 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
 def _dead_end(query: BoardQuery, standings: Standings) -> str:
     """Explain why no result covers the selected labels together, and link to each label alone."""
     groups, names = group_by_subject(query.branches), selection_group_names(query.branches)
-    unprinted = [FACET_NAMES[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
+    unprinted = [facet_title(group[0][0]) for group in groups if query.tree.is_unprinted(group[0])]
     finding = headlines.empty_selection_headline(names, query.tree.size > 0 and not standings.selected, unprinted)
     links = "".join(
         f'<a class="choice" href="{benchmark_address(query.section, None, group)}">Show {text(name, 80)}</a> '
@@ -426,7 +426,7 @@ KIND_NOTES = {
     "unconfirmed": "It has as many questions as the paper reports, but we know of no released file that proves them to be the same: "
     "its results are ranked among themselves, not with the paper's numbers.",
     "retired": "Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.",
-    "custom": "Not the benchmark's own set, but one in its format: its results are ranked among themselves.",
+    "custom": "A set of its own, not the benchmark's: its results are ranked among themselves.",
 }
 """Kind of question set -> what it is, if not the complete official one."""
 
