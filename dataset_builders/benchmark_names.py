@@ -15,8 +15,10 @@ BENCHMARKS: tuple[str, ...] = (
     "probmed-vqa-rad",
 )
 """The official benchmarks. A custom set has its own name and one of `FORMATS`."""
-FORMATS: tuple[str, ...] = (*BENCHMARKS, "vqa")
-"""The formats of datasets: those of the benchmarks, and `vqa` for any other set of questions."""
+ANY_SET = "vqa"
+"""The format of any other set of visual questions."""
+FORMATS: tuple[str, ...] = (*BENCHMARKS, ANY_SET)
+"""The formats of datasets."""
 
 
 def resolve_name(text: str, names: Iterable[str], label: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dataset_builders.benchmark_names import resolve_name
+from dataset_builders.benchmark_names import ANY_SET, resolve_name
 from dataset_builders.benchmarks import (
     FORMATS,
     RELEASED_FINGERPRINTS,
@@ -104,6 +104,9 @@ def build(
         BadInput: anything that the user can fix; nothing is written then.
     """
     family = resolve_name(benchmark, FORMATS, "benchmark")
+    is_foreign = source is not None and not (Path(source) / MANIFEST_FILE).is_file() and name not in (None, family)
+    if spec(family).custom_preset and is_foreign and not is_phantom_source(Path(str(source))):
+        family, preset = ANY_SET, preset or spec(family).custom_preset
     any_source = spec(family).any_source
     if (fields or preset) and not any_source:
         raise BadInput(f"--map, --preset: {family} has a layout of its own. Use them with `build vqa`.")

@@ -99,7 +99,7 @@ def test_answers_of_real_models_to_a_set_that_is_read_from_their_result_file(sou
     """
     fields = (
         "id=index,case=index,facets=task=clinical vqa task;department;granularity=perceptual granularity;modality;"
-        "keyword=category"
+        "keyword=category;original task"
     )
     files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))
     n_differing = 0
@@ -111,7 +111,8 @@ def test_answers_of_real_models_to_a_set_that_is_read_from_their_result_file(sou
         answers = [{"question_id": name, "response": text} for name, text in table["prediction"].items()]
         recorded = write_lines(tmp_path / "answers.jsonl", answers)
         run = evaluate("real", f"recorded:{recorded}", data=str(report.folder), out=tmp_path / file.stem)
-        assert {"task", "department", "granularity", "modality", "keyword"} <= set(run.scores["facet"])
+        facets = {"task", "department", "granularity", "modality", "keyword", "original_task"}
+        assert facets == set(run.result.breakdown)
         ours = run.answers.set_index("question_id").loc[table.index]
         for (name, row), choice, is_right in zip(table.iterrows(), ours["choice"], ours["correct"], strict=True):
             if bool(int(float(row["hit"]))) != bool(is_right):

@@ -51,6 +51,8 @@ class DatasetSpec:
     the images that runs never read, so runs and stores omit them. `configs`: further config of the
     reader -> what one of its rows is. `get_images`: advice for users who lack images. `any_source`:
     the reader takes any table or Hub repository, and the meaning of its columns (`vqa/reader.py`).
+    `custom_preset`: how that reader reads a custom set in this format that no `curate` command
+    wrote.
 
     The package also has `reader.py` with `read(source, images) -> SourceContent` (and
     `download_fields(source)` if images can be downloaded), and `phantoms.py` with `write(folder)`.
@@ -68,6 +70,7 @@ class DatasetSpec:
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that contain them with --images (may be repeated)."
     any_source: bool = False
+    custom_preset: str = ""
 
 
 def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:

@@ -46,12 +46,9 @@ SPEC = DatasetSpec(
             "  booktitle={Advances in Neural Information Processing Systems},\n  year={2024}\n}"
         ),
     ),
-    get_images=(
-        "GMAI-MMBench's TSV files normally contain their images (column image); these refer to files (column image_path). "
-        "Give the folder of these files with --images."
-    ),
     facets=("task", "department", "granularity", "modality"),
     default_split="validation",
     tasks={"accuracy": lambda question: question.question_type == "single"},
     is_whole=_has_paper_counts,
+    custom_preset="mmbench-tsv",
 )

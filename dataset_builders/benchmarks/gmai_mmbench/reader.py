@@ -50,14 +50,14 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
     Args:
         source: the source folder.
-        images: folders with images; None in a text-only build.
+        images: None in a text-only build; the images are in the TSV files.
 
     Raises:
         BadInput: lists all problems of the files.
     """
     problems = Problems()
     questions, keys = _find_source_files(source)
-    tsv = _TsvReader(images, problems)
+    tsv = _TsvReader(images is not None, problems)
     for file in questions:
         tsv.read(file)
 
@@ -88,10 +88,8 @@ def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
         if "question" not in columns and {"index", "answer"} <= columns:
             keys.append(file)
             continue
-        missing = sorted({"index", "question", "A", "B"} - columns)
-        if missing or not columns & {"image", "image_path"}:
-            names = ", ".join([*missing, *([] if columns & {"image", "image_path"} else ["image"])])
-            raise BadInput(f"{file}: the column {names} is missing. {GMAI_REMEDY}")
+        if missing := sorted({"index", "question", "A", "B", "image"} - columns):
+            raise BadInput(f"{file}: the column {', '.join(missing)} is missing. {GMAI_REMEDY}")
         questions.append(file)
 
     if not questions:
@@ -106,8 +104,8 @@ def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
 class _TsvReader:
     """Accumulates the questions of all files and the images that they show."""
 
-    def __init__(self, folders: ImageFolders | None, problems: Problems) -> None:
-        self.folders, self.problems = folders, problems
+    def __init__(self, with_images: bool, problems: Problems) -> None:
+        self.with_images, self.problems = with_images, problems
         self.lines: dict[str, str] = {}
         self.questions: list[Question] = []
         self.images: dict[str, CaseImage] = {}
@@ -163,23 +161,20 @@ class _TsvReader:
 
     def _image(self, entry: SourceEntry, file: Path, record: TsvRecord, index: str) -> None:
         cell = record.fields.get("image", "").strip()
-        path = record.fields.get("image_path", "").strip()
-        if not cell and not path:
+        if not cell:
             entry.add_problem("has no image")
         # A short cell refers to another row; no encoded image is that short.
-        elif cell and len(cell) <= MAX_REFERENCE_LENGTH and not cell.startswith("["):
+        elif len(cell) <= MAX_REFERENCE_LENGTH and not cell.startswith("["):
             self.references[index] = cell
         else:
             try:
-                contents = parse_image_cell(cell or path)
+                contents = parse_image_cell(cell)
             except ImageError as error:
                 entry.add_problem(str(error))
                 return
             names = [index] if len(contents) == 1 else [f"{index}-{number}" for number in range(1, len(contents) + 1)]
             self.image_ids_by_index[index] = [
                 self._inline(entry, file, record, name, number, content)
-                if cell
-                else self._named(entry, record, name, content)
                 for number, (name, content) in enumerate(zip(names, contents, strict=True))
             ]
 
@@ -198,12 +193,12 @@ class _TsvReader:
         """
         try:
             data = decode_base64_image(encoded)
-            suffix = image_format(data).lower() if self.folders is not None else ""
+            suffix = image_format(data).lower() if self.with_images else ""
         except ImageError as error:
-            if self.folders is None:
-                self.images[name] = _read_image(name, record)
-            else:
+            if self.with_images:
                 entry.add_problem(str(error))
+            else:
+                self.images[name] = _read_image(name, record)
             return name
 
         # Equal images are stored once, under the id of the first row that shows them.
@@ -211,25 +206,11 @@ class _TsvReader:
         if image_id == name:
             # Keep the position instead of the bytes, since all images together do not fit in
             # memory.
-            fetch = partial(read_image, file, record.start, number) if self.folders is not None else None
+            fetch = partial(read_image, file, record.start, number) if self.with_images else None
             location = f"{file}, entry {entry.name}"
             self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", location)
 
         return image_id
-
-    def _named(self, entry: SourceEntry, record: TsvRecord, name: str, path: str) -> str:
-        """Register an image that a row names by path; return its id."""
-        try:
-            file = self.folders.find([path]) if self.folders else None
-        except ImageError as error:
-            entry.add_problem(str(error))
-            return name
-
-        size = file.stat().st_size if file else 0
-        file_name = path.rsplit("/", 1)[-1] if self.folders else ""
-        location = f"{file or path} (entry {entry.name} of {entry.file})" if self.folders else ""
-        self.images[name] = _read_image(name, record, file.read_bytes if file else None, size, file_name, location)
-        return name
 
     def cases(self) -> dict[str, list[Case]]:
         """Return split -> cases, each question with its images."""

@@ -20,7 +20,6 @@ from dataset_builders.benchmarks.vqa.keys import is_empty, parse_literal
 from dataset_builders.errors import clip
 from dataset_builders.images.lookup import ImageError, ImageFolders
 from dataset_builders.schema import CaseImage
-from dataset_builders.source_files import is_safe_relative_path
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\s-]+")
 
@@ -55,7 +54,8 @@ class SetImages:
             if isinstance(data, str) and len(data) <= MAX_REFERENCE_LENGTH and "." not in data:
                 images.append(data)
                 continue
-            images.append(self._register(data, replace(image, name=data if isinstance(data, str) else "")))
+            file_name = re.split(r"[\\/]", data)[-1] if isinstance(data, str) else ""
+            images.append(self._register(data, replace(image, name=file_name)))
         return images
 
     def _parts(self, cell: Any) -> Iterator[Any]:
@@ -78,8 +78,11 @@ class SetImages:
             )
         if part.startswith("data:") or (len(part) > MAX_REFERENCE_LENGTH and _BASE64.fullmatch(part)):
             return decode_base64_image(part)
-        if folder is not None and is_safe_relative_path(part) and (folder / part).is_file():
-            return folder / part
+        roots = [*([folder] if folder else []), *(self.folders.folders if self.folders else [])]
+        for root in roots:
+            # Absolute paths and `..` may name what is in the source, nothing else.
+            if (root / part).is_file() and (root / part).resolve().is_relative_to(root.resolve()):
+                return root / part
         return (self.folders.find([part]) if self.folders else None) or part
 
     def _register(self, data: bytes | Path | str, image: CaseImage) -> CaseImage:

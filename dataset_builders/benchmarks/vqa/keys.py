@@ -37,8 +37,10 @@ def parse_literal(cell: Any) -> Any:
 
 
 def is_empty(cell: Any) -> bool:
-    """Return True for a cell without a value: None, NaN, blank text, or an empty list or object."""
-    return cell is None or (isinstance(cell, float) and math.isnan(cell)) or not str(cell).strip() or cell in ([], {})
+    """Return True for a cell without a value: None, NaN, blank text, or nothing in a container."""
+    if isinstance(cell, float):
+        return math.isnan(cell)
+    return cell is None or cell in ([], {}, b"") or (isinstance(cell, str) and not cell.strip())
 
 
 def cell_text(cell: Any) -> str:

@@ -149,7 +149,10 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "mmbench-tsv": Preset(
         title="TSV in the layout of MMBench and VLMEvalKit",
-        map=f"{_VLMEVALKIT_MAP},facets=category;l2_category=l2-category",
+        map=(
+            f"{_VLMEVALKIT_MAP},group=group;patient,license=license,facets=category;l2_category=l2-category;"
+            "task=clinical vqa task;department;granularity=perceptual granularity;modality"
+        ),
         licence="unknown",
         citation="",
         checked="VLMEvalKit e8e78f0, which reads such files",

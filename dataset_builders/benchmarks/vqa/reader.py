@@ -80,9 +80,10 @@ def read(
         BadInput: lists all problems with their rows.
     """
     known_set = PRESETS.get(preset or "")
+    licence, citation = (known_set.licence, known_set.citation) if known_set else ("unknown", "")
     base = parse_fields(known_set.map if known_set else "")
     columns = parse_fields(fields, base)
-    reader = _SetReader(columns, SetImages(images, spool_folder), known_set.licence if known_set else "unknown")
+    reader = _SetReader(columns, SetImages(images, spool_folder), licence)
     for row in read_rows(str(source), columns):
         reader.add(row)
     reader.check_columns(str(source), base)
@@ -100,8 +101,8 @@ def read(
         counts=[CountComparison(quantity, number) for quantity, number in counts.items()],
         notes=[f"Each answer is the {form} of an option."] if form else [],
         facets=tuple(name for name in columns.labels if name not in COMMON_FACETS),
-        patients={"license": known_set.licence, "deidentification": "by the authors of the set"} if known_set else None,
-        citation=known_set.citation if known_set else "",
+        patients={"license": licence, "deidentification": "by the authors of the set"} if citation else None,
+        citation=citation,
     )
 
 
@@ -159,7 +160,7 @@ class _SetReader:
         """
         if self.columns.keys() & set(self.fields.options):
             return self.fields.options
-        return tuple(takewhile(lambda letter: letter in self.columns, LETTERS))
+        return tuple(takewhile(lambda name: name in self.columns, (*LETTERS, "AA")))
 
     def _images(self, row: SourceRow, entry: SourceEntry) -> list[CaseImage | str]:
         names = [name for name in self.fields.image if not is_empty(row.cells.get(name))]

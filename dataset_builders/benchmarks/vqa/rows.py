@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -117,6 +118,7 @@ def _read_hub(source: str, fields: Fields) -> Iterator[SourceRow]:
                 names = {column: kind.names for column, kind in kinds.items() if isinstance(kind, ClassLabel)}
                 for number, cells in enumerate(rows.decode(False) if kinds else rows, start=1):
                     labels = {column: names[column][cells[column]] for column in names if cells[column] is not None}
+                    labels |= {column: _fetch(cell) for column, cell in cells.items() if isinstance(cell, (dict, list))}
                     place = f"{source}{f' ({config})' if config else ''}, split {split}"
                     yield SourceRow({"config": config, **cells, **labels}, place, number, split)
     except BadInput:
@@ -126,3 +128,13 @@ def _read_hub(source: str, fields: Fields) -> Iterator[SourceRow]:
             f"--source {source}: cannot be read from the Hub ({describe_error(error)}). Check the name, --map config=, "
             "your access and the network, or download it and give the folder."
         ) from error
+
+
+def _fetch(cell: Any) -> Any:
+    """Return an image's bytes where `datasets` gives only its address in the repository."""
+    if isinstance(cell, list):
+        return [_fetch(part) for part in cell]
+    if isinstance(cell, dict) and cell.keys() == {"bytes", "path"} and cell["bytes"] is None and cell["path"]:
+        with fsspec.open(cell["path"], "rb") as file:
+            return file.read()
+    return cell

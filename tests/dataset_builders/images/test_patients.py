@@ -179,9 +179,9 @@ def test_patient_in_two_splits_is_rejected(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     rows = [
-        "index\timage_path\tquestion\tA\tB\tanswer\tgroup",
-        "1\ta.png\tWhich?\tx\ty\tA\tMiller",
-        "2\tb.png\tWhich?\tx\ty\t\tMiller",
+        "index\timage_path\tquestion\tA\tB\tanswer\tsplit\tgroup",
+        "1\ta.png\tWhich?\tx\ty\tA\tvalidation\tMiller",
+        "2\tb.png\tWhich?\tx\ty\tB\ttest\tMiller",
     ]
     (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
     with pytest.raises(BadInput, match="1 in validation and test") as refused:
@@ -190,7 +190,7 @@ def test_patient_in_two_splits_is_rejected(tmp_path):
     # Error messages must not quote patients.
     assert "Miller" not in str(refused.value)
     assert not (tmp_path / "out").exists()
-    (source / "GMAI.tsv").write_text("\n".join(rows).replace("y\t\tMiller", "y\t\tBaker") + "\n")
+    (source / "GMAI.tsv").write_text("\n".join(rows).replace("test\tMiller", "test\tBaker") + "\n")
     assert "in more than one split" not in str(
         build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
     )
@@ -211,9 +211,9 @@ def test_picture_in_two_splits_is_reported(tmp_path):
     source.mkdir()
     for second_image, count in (("b.bmp", 1), ("c.png", 0)):
         rows = [
-            "index\timage_path\tquestion\tA\tB\tanswer",
-            "1\ta.png\tWhich?\tx\ty\tA",
-            f"2\t{second_image}\tWhich?\tx\ty\t",
+            "index\timage_path\tquestion\tA\tB\tanswer\tsplit",
+            "1\ta.png\tWhich?\tx\ty\tA\tvalidation",
+            f"2\t{second_image}\tWhich?\tx\ty\tB\ttest",
         ]
         (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
         report = build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")

@@ -207,13 +207,21 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
         repo_id=names[2],
         repo_type="dataset",
     )
+    # A folder of images with their rows beside them, as `datasets` opens it.
+    api.create_repo("MMMU/images", repo_type="dataset")
+    row = {"file_name": "a.png", "question": "Which?", "options": ["NA", "None"], "answer": 1}
+    for path, data in (("test/a.png", PICTURES[3]), ("test/metadata.jsonl", json.dumps(row).encode())):
+        api.upload_file(path_or_fileobj=data, path_in_repo=path, repo_id="MMMU/images", repo_type="dataset")
     # A process of its own: huggingface_hub reads the address of the Hub once.
-    code = f"from dataset_builders.build import build\nfor name in {presets!r}: print(build('vqa', preset=name))"
+    code = f"from dataset_builders.build import build\nfor name in {presets!r}: print(build('vqa', preset=name))\n"
+    code += "build('vqa', name='images', source='MMMU/images', fields='answer=answer:index')"
     environment = os.environ | {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, check=False, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("open questions: 2") == 2
+    (case,) = check(tmp_path / "data" / "images", {"test"}, [("Which?", ["None"])]).cases("test")
+    assert list(case.images.values()) == [PICTURES[3]]
     closed = [(question, [answer.strip().lower()]) for question, answer in OPEN_AND_CLOSED if answer != "left lobe"]
     for preset in presets[:2]:
         check(tmp_path / "data" / preset, {"train", "test"}, closed)

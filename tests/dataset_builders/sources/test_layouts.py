@@ -129,29 +129,23 @@ def test_image_of_several_rows_is_stored_once(tmp_path):
         next(text.cases("validation"))
 
 
-def test_tsv_with_image_paths(tmp_path):
+def test_a_custom_tsv_with_image_paths_is_any_set(tmp_path):
     source = tmp_path / "source"
     (source / "images").mkdir(parents=True)
-    provenance = {"license": "CC BY 4.0", "source": "Ward 7"}
-    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png", **provenance} for n in (1, 2)]
+    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png", "license": "CC BY 4.0"} for n in (1, 2)]
     for row in rows:
         del row["image"]
         (source / row["image_path"]).write_bytes(grey_png(row["index"]))
 
-    write_tsv(source / "x.tsv", rows)
-    build("gmai-mmbench", source=source, out=tmp_path / "out")
-    assert [case.images for case in open_repository(tmp_path / "out").cases("validation")] == [
-        {"1": grey_png(1)},
-        {"2": grey_png(2)},
-    ]
-    questions = open_repository(tmp_path / "out").questions("validation")
-    assert (set(questions["image_license"]), set(questions["image_source"])) == (
-        {"CC BY 4.0"},
-        {"Ward 7"},
-    )
+    write_tsv(source / "x_VAL.tsv", rows)
+    build("gmai-mmbench", name="own", source=source, out=tmp_path / "out")
+    repository = open_repository(tmp_path / "out")
+    assert (repository.family, repository.splits) == ("vqa", ["validation"])
+    assert [list(case.images.values()) for case in repository.cases("validation")] == [[grey_png(1)], [grey_png(2)]]
+    assert set(repository.questions("validation")["image_license"]) == {"CC BY 4.0"}
     (source / "images" / "2.png").unlink()
     with pytest.raises(BadInput, match=r"1 of 2 images are missing.*2\.png"):
-        build("gmai-mmbench", source=source, out=tmp_path / "out")
+        build("gmai-mmbench", name="own", source=source, out=tmp_path / "out")
 
 
 def probmed_rows(id, kind, image):

@@ -106,8 +106,8 @@ def test_image_paths_and_text_only_build_give_the_same_dataset(several_set, tmp_
                     *(row[column] for column in ("question", "A", "B", "C", "answer")),
                 ]
             )
-    build("gmai-mmbench", source=folder, out=tmp_path / "set")
-    build("gmai-mmbench", source=folder, out=tmp_path / "text", text_only=True)
+    build("gmai-mmbench", name="own", source=folder, out=tmp_path / "set")
+    build("gmai-mmbench", name="own", source=folder, out=tmp_path / "text", text_only=True)
     full_build, text = (open_repository(tmp_path / name) for name in ("set", "text"))
     images = {name: data for case in full_build.cases("validation") for name, data in case.images.items()}
     questions = full_build.questions("validation").to_dict("records")
@@ -116,7 +116,7 @@ def test_image_paths_and_text_only_build_give_the_same_dataset(several_set, tmp_
     several = next(index for index, pictures in pictures_by_row.items() if len(pictures) > 1)
     (folder / f"{several}_1.png").unlink()
     with pytest.raises(BadInput, match=f"1 of .* images are missing.*{several}_1.png"):
-        build("gmai-mmbench", source=folder, out=tmp_path / "set")
+        build("gmai-mmbench", name="own", source=folder, out=tmp_path / "set")
 
 
 class Listener:
