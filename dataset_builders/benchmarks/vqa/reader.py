@@ -90,7 +90,10 @@ def read(
     form = reader.choose_form()
     reader.problems.check(SOURCE_REMEDY)
     if not reader.drafts:
-        raise BadInput(f"--source {source}: no question has options, or yes or no as its answer. {SOURCE_REMEDY}")
+        counted = "; ".join(f"{quantity}: {number:,}" for quantity, number in reader.counts.items())
+        raise BadInput(
+            f"--source {source}: no question with options, or with the answer yes or no ({counted}). {SOURCE_REMEDY}"
+        )
     cases = reader.cases(form)
     types = Counter(
         question.question_type for splits in cases.values() for case in splits for question in case.questions

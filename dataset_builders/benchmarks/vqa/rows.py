@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -135,6 +134,8 @@ def _fetch(cell: Any) -> Any:
     if isinstance(cell, list):
         return [_fetch(part) for part in cell]
     if isinstance(cell, dict) and cell.keys() == {"bytes", "path"} and cell["bytes"] is None and cell["path"]:
+        import fsspec
+
         with fsspec.open(cell["path"], "rb") as file:
             return file.read()
     return cell
