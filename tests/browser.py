@@ -1,9 +1,9 @@
-"""Fixture: `chromium`, headless, for the tests that look at real pages; skips where none is
-installed.
+"""Provide the fixture `chromium`: a headless browser for tests of real pages; without Chromium they
+are skipped.
 
-A page is drawn in several steps, and drawn anew by what arrives later. So a test names the one
-element that it means (never the first of several that may come to be there), and what it reads once
-it reads through `expect` or `eventually`, which look again until it is so.
+A page is drawn in several steps, and redrawn when new data arrives. So a test selects exactly the
+element that it means (never the first of several, to which others may be added), and reads values
+through `expect` or `eventually`, which retry until the page has settled.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]  # fmt: skip
 WAIT = 60_000
-"""Milliseconds: a machine that does other work beside is no fault of the page."""
+"""Timeout in milliseconds; generous, because the machine may be under other load."""
 
 
 class Pages:
-    """Pages of a browser, each used again by later tests: a new one costs 3 seconds of processor
-    time, going elsewhere in one half of it.
+    """Hand out browser pages and reuse them: a new page costs 3 seconds of CPU time, navigating an
+    existing one half a second.
 
-    `script_errors`, `errors`: what no script caught on all pages since the test began; and with it
-    what the console said, such as that another machine, which none reaches, was asked.
+    `script_errors`: uncaught script errors of all pages since the test began. `errors`: these and
+    the console's error messages, for example about a request to another machine (all of which are
+    blocked).
     """
 
     def __init__(self, browser: Any) -> None:
@@ -51,7 +52,7 @@ class Pages:
         return page
 
     def clear(self) -> None:
-        """All pages are blank again, and no user is signed in."""
+        """Blank all pages and sign the user out."""
         for page in self._taken:
             page.goto("about:blank")
             page.mouse.move(0, 0)
@@ -66,7 +67,8 @@ class Pages:
         self.errors.append(error)
 
 
-@pytest.fixture(scope="module")  # a longer life would keep its event loop running under other tests' own
+# with a longer scope, its event loop would still run during other tests that need their own
+@pytest.fixture(scope="module")
 def _pages() -> Iterator[Pages]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
     program = next(
@@ -83,37 +85,37 @@ def _pages() -> Iterator[Pages]:
 
 @pytest.fixture
 def chromium(_pages: Pages) -> Iterator[Pages]:
-    """`chromium.new_page()` opens a page, which is blank again after the test."""
+    """Provide the browser; pages that `chromium.new_page()` opens are blanked after the test."""
     yield _pages
     _pages.clear()
 
 
 def here(page: Any) -> str:
-    """The address as the page knows it now (`page.url` waits for events)."""
+    """Return the address as the page knows it now (`page.url` waits for events)."""
     return str(page.evaluate("location.href"))
 
 
 def tab(page: Any, name: str) -> Any:
-    """The link to a page in the strip of tabs."""
+    """Return the link to a page in the tab bar."""
     return page.locator("#mp-nav").get_by_role("link", name=name, exact=True)
 
 
 def mark(page_object: Any) -> Any:
-    """Mark what is shown now, so that a test can wait until it was drawn anew: until what is there
-    is `:not([data-before])`.
+    """Mark what is displayed now, so that a test can wait until it has been redrawn, that is, until
+    the element matches `:not([data-before])`.
     """
     page_object.evaluate("one => one.dataset.before = ''")
     return page_object
 
 
 def fits(page: Any, width: int) -> None:
-    """Wait until the page needs no sideways scrolling."""
+    """Wait until the page does not scroll sideways."""
     page.wait_for_function(f"document.documentElement.scrollWidth <= {width}")
 
 
 def download(page: Any, button: Any) -> Any:
-    """Press a button that saves a file, in its menu where it stands in one that is closed; the file
-    as the browser got it.
+    """Press a button that saves a file, after opening its menu if it is in a closed one; return the
+    file as the browser received it.
     """
     button.wait_for(state="attached")
     if not button.is_visible():
@@ -124,7 +126,7 @@ def download(page: Any, button: Any) -> Any:
 
 
 def eventually(check: Any, expected: Any) -> None:
-    """Wait until `check()` gives what is wanted."""
+    """Wait until `check()` returns the wanted value."""
     deadline = time.monotonic() + 60
     while check() != expected and time.monotonic() < deadline:
         time.sleep(0.05)

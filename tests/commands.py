@@ -1,5 +1,5 @@
-"""The command line in this process: what a test that is not about processes needs, without a second
-of imports for every command.
+"""Run the command line in this process, for tests that are not about processes; this saves a second
+of imports per command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 @dataclass(frozen=True)
 class Done:
-    """What a command printed, said on standard error, and returned."""
+    """What a command printed to standard output and standard error, and its exit code."""
 
     stdout: str
     stderr: str
@@ -24,8 +24,8 @@ class Done:
 
 
 def medprobe(*arguments: object, cwd: Path | str, code: int = 0, **environment: str) -> Done:
-    """Run `medprobe ARGUMENTS` in the folder `cwd` with these environment variables; fails unless
-    it ends with `code`.
+    """Run `medprobe ARGUMENTS` in the folder `cwd` with these environment variables; fail unless it
+    exits with `code`.
     """
     from medprobe.__main__ import main
 

@@ -1,5 +1,5 @@
-"""Fixtures and order for everybody: where the authors' real files lie, when they are there; a
-Hugging Face home for each test process.
+"""Fixtures for all tests: the authors' real files if present, and a Hugging Face home for each test
+process; also the order of the tests.
 """
 
 import atexit
@@ -17,28 +17,28 @@ from hypothesis import HealthCheck, settings
 
 from tests.processes import collect_less_garbage, interpreter, made_once, move_home, shared_folder
 
-# Before any library reads it: what another run or another test process downloaded must not answer
-# for a Hub that is away.
+# Set before any library reads it: downloads of another run or test process must not hide that a Hub
+# is unreachable.
 original_home, os.environ["HF_HOME"] = os.environ.get("HF_HOME"), tempfile.mkdtemp(prefix="medprobe-hf-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
-if original_home:  # a test process is forked from one that has read the libraries
+if original_home:  # a test process is forked from one that has imported the libraries
     move_home(original_home, os.environ["HF_HOME"])
 
 shared_folder()  # made here, before there are other test processes
 
-# One thread each: the test processes share the processors, and threads that wait for each other
-# there cost more than they give.
+# One thread each: the test processes share the processors, and threads waiting for each other would
+# cost more than they gain.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-# Made once, not for each use: certificates are read for every client (.05 s), commands are
-# assembled for every call (.13 s).
+# Made once instead of for each use: certificates are read for every client (0.05 s), the commands
+# are assembled for every call (0.13 s).
 ssl.create_default_context = cache(ssl.create_default_context)
 typer.main.get_command = cache(typer.main.get_command)
 
-# The same examples in every run, so that no change fails for another one's;
-# `--hypothesis-profile=explore` looks for new ones. How fast an example runs is the machine's
-# affair: other work on it must fail no test.
+# The same examples in every run, so that an unrelated change never fails on new ones;
+# `--hypothesis-profile=explore` searches for new ones. No deadline: other load on the machine must
+# not fail a test.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, max_examples=40)
 settings.load_profile("same")
@@ -57,8 +57,8 @@ def _folder(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def phantoms() -> Path:
-    """A folder with every benchmark's drawn dataset under its name, built once for all test
-    processes: to be read only.
+    """Return a folder with the phantom dataset of every benchmark under its name, built once for
+    all test processes; tests must not change it.
     """
     from dataset_builders.benchmarks import BENCHMARKS
     from dataset_builders.build import build
@@ -72,26 +72,28 @@ def phantoms() -> Path:
 
 @pytest.fixture(scope="session")
 def sources() -> Path:
-    """The authors' source files (`../shared/sources`); skips where absent."""
+    """Return the authors' source files (`../shared/sources`); skip the test if they are absent."""
     return _folder("sources")
 
 
 @pytest.fixture(scope="session")
 def official_scores() -> Path:
-    """Scores by the authors' own code (`../shared/official_scores`); skips where absent."""
+    """Return scores by the authors' own code (`../shared/official_scores`); skip the test if they
+    are absent.
+    """
     return _folder("official_scores")
 
 
 @pytest.fixture(scope="session")
 def papers() -> Path:
-    """The four papers as text (`../shared/papers`); skips where absent."""
+    """Return the four papers as text (`../shared/papers`); skip the test if they are absent."""
     return _folder("papers")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(specs: list[Any]) -> None:
-    """Test processes are forked from one that has imported the libraries, which takes each of them
-    8 seconds of processor time.
+    """Fork test processes from one that has imported the libraries, which saves each of them 8
+    seconds of CPU time.
     """
     for spec in specs:
         spec.python = interpreter()
@@ -102,8 +104,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with long tests first: a process of `-n` takes a file at a time, and a long one at the
-    end would run alone.
+    """Put files with long tests first: with `-n`, a process takes one file at a time, and a long
+    file at the end would run alone.
     """
     marks = ("browser", "slow", "exhaustive")
     long = {item.path for item in items if any(map(item.get_closest_marker, marks))}

@@ -1,5 +1,5 @@
-"""Environments of other harnesses and of old clients: made once, kept in the pytest cache; skipped
-where the package index is away.
+"""Environments with other harnesses and with old clients: created once and kept in the pytest
+cache; tests are skipped if the package index is unreachable.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ NO_INDEX = re.compile(
 
 
 def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...], with_ours: bool = True) -> Path:
-    """The Python of an environment that has these requirements (and, `with_ours`, what is installed
-    here and this project).
-
-    Skips with a reason where they cannot be installed.
+    """Return the Python of an environment that has these requirements (and, `with_ours`, this
+    project with everything installed here). Skip the test, with the reason, if they cannot be
+    installed.
     """
     folder = cache.mkdir(f"harness-{name}") / f"{sys.version_info.major}.{sys.version_info.minor}"
     python, stamp = folder / "bin" / "python", folder / "installed.json"
@@ -59,7 +58,7 @@ def _libraries(folder: Path) -> Path:
 
 
 def _install_us(libraries: Path) -> None:
-    """What an editable install leaves: a path and a distribution with its entry points."""
+    """Write what an editable install leaves: a path and a distribution with its entry points."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (libraries / "medprobe.pth").write_text(f"{ROOT}\n")
     about = libraries / f"medprobe-{__version__}.dist-info"

@@ -1,6 +1,7 @@
-"""Stands for a Python interpreter that has the heavy libraries: `forked_python.py ADDRESS -u -c
-CODE` has the parent of `processes.py` fork one, which reads and writes this process's streams, and
-ends with it. Needs nothing but the standard library.
+"""Stand in for a Python interpreter that has imported the heavy libraries.
+
+`forked_python.py ADDRESS -u -c CODE` asks the parent of `processes.py` to fork one, which uses this
+process's standard streams; both end together. Only the standard library is needed.
 """
 
 import json
@@ -16,7 +17,7 @@ with socket.socket(socket.AF_UNIX) as parent:
     socket.send_fds(parent, [json.dumps(program).encode() + b"\n"], [0, 1, 2])
     replies = parent.makefile()
     process, code = json.loads(replies.readline()), None
-    for stream in (0, 1):  # their end is to be seen where the forked process closes them
+    for stream in (0, 1):  # close them here, so that their end is visible when the forked process closes them
         os.close(stream)
     while code is None:
         time.sleep(0.1)

@@ -1,5 +1,5 @@
-"""Helpers of many tests, in a line each: the message of a refusal, an edit of a JSON file, a file
-of JSON lines.
+"""Small helpers of many tests: the message of a refusal, an edit of a JSON file, a JSON
+Lines file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataset_builders.errors import BadInput
 
 
 def refused(action: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    """The one line of the BadInput that a call raises."""
+    """Return the one-line message of the BadInput that a call raises."""
     with pytest.raises(BadInput) as caught:
         action(*arguments, **options)
     line = str(caught.value)
@@ -24,13 +24,13 @@ def refused(action: Callable[..., object], *arguments: Any, **options: Any) -> s
 
 
 def edit_json(path: Path, change: Callable[[Any], object]) -> None:
-    """Write a JSON file anew after `change` has edited its document."""
+    """Rewrite a JSON file after `change` has edited its document."""
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document)
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> Path:
-    """Write a file with a line of JSON for each record."""
+    """Write a JSON Lines file with one line per record."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path

@@ -1,5 +1,5 @@
-"""Made-up patients, planted wherever an image file, its name or a table can carry one; and a search
-of all bytes for them.
+"""Invent patients, plant their names wherever an image file, its name or a table can contain one,
+and search all bytes for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GIVEN = ("Ermentraud", "Chukwuemeka", "Þórdís", "Xaviera", "Yaroslava")
 
 @dataclass(frozen=True)
 class Planted:
-    """A made-up person: a name, an id and a position."""
+    """An invented person: a name, an id and a position."""
 
     name: str
     number: str
@@ -34,8 +34,8 @@ class Planted:
         return f"{self.name} {self.number} {self.position}"
 
     def needles(self) -> dict[bytes, str]:
-        """What must be found nowhere -> in words: each text, its parts, in the encodings that files
-        use.
+        """Return what must not be found anywhere -> a description: each text and its parts, in the
+        encodings that files use.
         """
         texts = {self.name, self.name.replace("^", "_"), *re.split(r"\W+", self.name), self.number, self.position}
         needles = {}
@@ -59,8 +59,8 @@ def _needles(people: tuple[Planted, ...]) -> dict[bytes, str]:
 
 
 def found_in(data: bytes, people: list[Planted]) -> list[str]:
-    """The needles found in bytes, upper and lower case alike, also in what is packed inside (zlib,
-    as PNG and PDF do).
+    """Return the needles found in bytes, ignoring case, also in compressed parts (zlib, as in PNG
+    and PDF).
     """
     needles = _needles(tuple(people))
     hits = []
@@ -81,7 +81,9 @@ def _unpacked(data: bytes) -> list[bytes]:
 
 
 def found_below(folder: Path, people: list[Planted], leave_out: tuple[str, ...] = ()) -> list[str]:
-    """Every needle in a name, in any byte, and in any decoded cell of Parquet below a folder."""
+    """Return every needle in a file name, in any byte, and in any decoded Parquet cell below a
+    folder.
+    """
     hits = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -107,7 +109,7 @@ def _cells(value: object) -> list[bytes]:
 
 
 def picture(rng: random.Random, mode: str = "RGB") -> Image.Image:
-    """A small picture without any text."""
+    """Draw a small picture without any text."""
     numbers = np.random.default_rng(rng.randrange(2**32))
     size = (rng.randrange(16, 40), rng.randrange(16, 40))
     if mode == "I;16":
@@ -119,7 +121,9 @@ def picture(rng: random.Random, mode: str = "RGB") -> Image.Image:
 
 
 def exif(person: Planted, orientation: int | None = None) -> Image.Exif:
-    """Names and position in ASCII, UTF-8 and UTF-16 tags, among them GPS and a maker note."""
+    """Return EXIF data with names and position in ASCII, UTF-8 and UTF-16 tags, including GPS and a
+    maker note.
+    """
     tags = Image.Exif()
     tags[0x010E] = person.everything  # ImageDescription
     tags[0x013B] = person.name  # Artist
@@ -141,7 +145,7 @@ def xmp(person: Planted) -> bytes:
 
 
 def icc(person: Planted) -> bytes:
-    """A profile whose texts name the person."""
+    """Return a colour profile whose texts name the person."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     return bytes(profile) + person.everything.encode() + person.everything.encode("utf-16-be")
 
@@ -162,7 +166,9 @@ KINDS = (
 
 
 def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, str]:
-    """(an image file that carries the person in every way its format knows, its suffix)"""
+    """Return (an image file that names the person in every way that its format allows, its
+    suffix).
+    """
     buffer = io.BytesIO()
     orientation = rng.choice([None, 1, 3, 6, 8])
     if kind.startswith("jpeg"):
@@ -210,8 +216,8 @@ def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, s
 
 
 def dicom_file(person: Planted, rng: random.Random) -> Any:
-    """A CT slice that names the person at the top, in nested sequences, private elements, overlays,
-    free text and file meta.
+    """Make a CT slice that names the person in top-level and nested elements, private elements,
+    overlays, free text and the file meta information.
     """
     from pydicom.dataset import Dataset, FileMetaDataset
     from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian, generate_uid

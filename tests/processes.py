@@ -1,8 +1,8 @@
-"""Python programs in processes of their own that start at once: forked from one that has imported
-the heavy libraries already.
+"""Start Python programs as processes of their own without delay: they are forked from a process
+that has already imported the heavy libraries.
 
-For tests that start servers and kill what runs: each is a real process, and kill -9 ends it as any
-other. Linux and macOS (`os.fork`).
+For tests that start servers or kill running commands. Each is a real process, and kill -9 ends it
+like any other. Linux and macOS (`os.fork`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LIBRARIES = (
 )
 SHARED_VARIABLE = "MEDPROBE_TESTS"
 READ_AT_IMPORT = ("huggingface_hub.constants", "gradio.oauth")
-"""Modules that read the environment when they are imported: the first is read again, the second
-only keeps what it read.
+"""Modules that read the environment on import: the first is reloaded, the second only stores the
+value.
 """
 
 
 class _GradioWithoutStubs(importlib.abc.MetaPathFinder):
-    """Gradio parses each of its components when it is imported, to write a .pyi beside it: half of
-    the time that the import takes.
+    """Gradio parses each of its components on import to write a .pyi file beside it, which takes
+    half of the import time.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -72,7 +72,7 @@ sys.meta_path.insert(0, _GradioWithoutStubs())
 
 
 class Process:
-    """A running program; what it says is in the file `said`."""
+    """A running program; its output is in the file `said`."""
 
     def __init__(self, parent: _Parent, pid: int, output: Path) -> None:
         self.pid, self.output_file = pid, output
@@ -80,7 +80,7 @@ class Process:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code (negative: the signal that ended it), or None while it runs."""
+        """Return the exit code (negative: the signal that ended it), or None while it runs."""
         if self._code is None:
             self._code = self._parent.ask({"poll": self.pid})
         return self._code
@@ -102,7 +102,7 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def line(self, start: str, timeout: float = 100) -> str:
-        """The first line said that begins so, once it is there."""
+        """Wait for the first line of output with this beginning, and return it."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             ended = self.poll() is not None
@@ -115,8 +115,8 @@ class Process:
 
 
 def start(code: str, *arguments: object, cwd: Path, **environment: str | None) -> Process:
-    """Run `code` as `python -c` would, in a process that has LIBRARIES. A variable that is None is
-    unset.
+    """Run `code` as `python -c` would, in a process that has imported LIBRARIES. A variable that is
+    None is unset.
     """
     cwd.mkdir(parents=True, exist_ok=True)
     output_file = cwd / f"said.{time.monotonic_ns()}"
@@ -133,22 +133,23 @@ def start(code: str, *arguments: object, cwd: Path, **environment: str | None) -
 
 
 def interpreter() -> str:
-    """A command line that stands for a Python with LIBRARIES: what xdist may start a test process
-    with.
+    """Return a command line that acts as a Python with LIBRARIES; xdist starts test processes with
+    it.
     """
     return shlex.join([sys.executable, "-S", "-E", str(ROOT / "tests/forked_python.py"), str(_parent().address)])
 
 
 def move_home(old: str, new: str) -> None:
-    """Have every module that was imported with `old` as Hugging Face home use `new`."""
+    """Make every module that was imported with `old` as Hugging Face home use `new`."""
     for module in list(sys.modules.values()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            if issubclass(type(value), (str, Path)) and str(value).startswith(old):  # isinstance asks lazy objects
+            # isinstance would load lazy objects
+            if issubclass(type(value), (str, Path)) and str(value).startswith(old):
                 setattr(module, name, type(value)(str(value).replace(old, new, 1)))
 
 
 def free_port() -> int:
-    """A free port of this machine."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -156,7 +157,7 @@ def free_port() -> int:
 
 @contextmanager
 def served(app: Any) -> Iterator[str]:
-    """The address of an application that a thread serves."""
+    """Serve an application in a thread; yield its address."""
     import uvicorn
 
     port = free_port()
@@ -173,8 +174,8 @@ def served(app: Any) -> Iterator[str]:
 
 
 def shared_folder() -> Path:
-    """A folder of all processes of a test run: made by the first, which starts the others and ends
-    last.
+    """Return a folder shared by all processes of a test run. The first process makes it; it starts
+    the others and ends last.
     """
     if SHARED_VARIABLE not in os.environ:
         os.environ[SHARED_VARIABLE] = tempfile.mkdtemp(prefix="medprobe-tests-")
@@ -183,7 +184,9 @@ def shared_folder() -> Path:
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """A folder that the first process of a test run that needs it makes, to be read only."""
+    """Return a folder that is made once per test run, by the first process that needs it; tests
+    must not change it.
+    """
     folder, done = shared_folder() / name, shared_folder() / f"{name}.done"
     with FileLock(f"{folder}.lock"):
         if not done.exists():
@@ -193,8 +196,8 @@ def made_once(name: str, make: Callable[[Path], object]) -> Path:
 
 
 def collect_less_garbage() -> None:
-    """What is imported by now stays: the garbage collector need not walk it again, which took a
-    quarter of the time of the tests.
+    """Exempt all current objects from garbage collection: traversing them again took a quarter of
+    the tests' time.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -206,7 +209,7 @@ def _parent() -> _Parent:
 
 
 class _Parent:
-    """The process that has imported the libraries, one for all test processes; it ends with the
+    """The process that has imported the libraries; one for all test processes, it ends with the
     last of them.
     """
 
@@ -241,10 +244,10 @@ def _start_parent(address: Path) -> None:
 
 
 def _serve(descriptor: int, address: Path) -> None:
-    """What the parent does: import, then fork a child for each program that is wanted. Returns in
-    the child, with its program run.
+    """Run the parent: import, then fork a child for each requested program.
 
-    A test process that ends takes its programs with it; the last one takes the parent, too.
+    Returns in the child, with the program to run. When a test process ends, its programs are ended,
+    too; when the last one ends, so does the parent.
     """
     for name in LIBRARIES:
         importlib.import_module(name)
@@ -286,10 +289,11 @@ def _serve(descriptor: int, address: Path) -> None:
 
 
 def _run(program: dict[str, Any], streams: list[int]) -> None:
-    """Become the program that is wanted. `streams`: its standard ones, where it does not write to a
+    """Become the requested program. `streams`: its standard streams, if it does not write to a
     file.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
+    # a shell starts background jobs with this signal ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(program["cwd"])
     os.environ.clear()
     os.environ.update(program["environment"])

@@ -1,4 +1,4 @@
-"""Commands on a Ray cluster that starts and ends with them, and the killing of its workers."""
+"""Run commands on a Ray cluster that starts and ends with them, and kill its workers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RAY = ("ray[data]==2.60.0",)
 
 
 def start(python, folder, *arguments):
-    """`medprobe ARGUMENTS` in a process; what it says is in `folder`/said."""
+    """Run `medprobe ARGUMENTS` in a process; its output is in `folder`/said."""
     environment = {
         name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
     }
-    # Ray starts workers at niceness 15, at which they hardly run where other tests do.
+    # Ray starts workers at niceness 15, at which they hardly run beside other tests.
     ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
     variables = environment | ray | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with (folder / "said").open("wb") as output:
@@ -38,7 +38,7 @@ def _parents():
 
 
 def workers_of(process, name):
-    """The living actors of a class among a process's descendants."""
+    """Return the living actors of a class among a process's descendants."""
     parents, workers = _parents(), []
     for pid in parents:
         with contextlib.suppress(OSError):
@@ -54,10 +54,10 @@ def workers_of(process, name):
 
 
 def kill_workers(process, name, kills, seed, progress, timeout=300.0):
-    """Kill a random worker `kills` times, each time after some more of the work is done; returns
-    how many were killed.
+    """Kill a random worker `kills` times, each time after some more work is done; return how many
+    were killed.
 
-    `progress`: how much is done; a kill waits until it has grown.
+    `progress`: how much is done; the next kill waits until it has grown.
     """
     chance, done, last_progress, last_kill = random.Random(seed), 0, progress(), time.monotonic()
     while process.poll() is None and done < kills and time.monotonic() - last_kill < timeout:

@@ -1,4 +1,4 @@
-"""Generated cases: the first few are part of `make test`, the others of `make test-all`."""
+"""Split generated cases: the first few run in `make test`, the others only in `make test-all`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 
 def few(values: Iterable[Any], count: int = 1) -> list[Any]:
-    """Parameters of a test: those after the first `count` are marked `exhaustive`. A tuple is the
-    values of several arguments.
+    """Return the parameters of a test; those after the first `count` are marked `exhaustive`. A
+    tuple contains the values of several arguments.
     """
     parameter_sets = [value if isinstance(value, tuple) else (value,) for value in values]
     return [

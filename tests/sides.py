@@ -1,5 +1,5 @@
-"""A set whose key is in the pixels, and models of three kinds: one that reads pixels, one that
-reads the question only, one that says A.
+"""Make a dataset whose key is in the pixels, and three kinds of models: one reads the pixels, one
+only the question, one always says A.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NAMES = ("Pixels", "Question", "SaysA")
 
 
 def write_sides(folder: Path) -> Path:
-    """`folder/data`, pairs of images of which one half is bright, the left or the right one, and
+    """Write `folder/data`, pairs of images with a bright left or right half, and
     `folder/models.py`.
     """
     (folder / "source" / "images").mkdir(parents=True)
@@ -79,7 +79,7 @@ def write_sides(folder: Path) -> Path:
 
 
 def run_arms(folder: Path) -> dict[str, Path]:
-    """A run of each model with its arms, in folders beside it."""
+    """Run each model with its arms, in neighbouring folders."""
     for model in NAMES:
         medprobe.evaluate(
             "sides", f"{folder / 'models.py'}:{model}", data=folder / "data", arms=True, out=folder / model

@@ -1,5 +1,5 @@
-"""Answers that end in every way, for tests of what is said of runs whose answers mostly say
-nothing.
+"""Make answers with every status, to test the output about runs whose answers mostly tell nothing
+about the model.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ SILENT = {
     "missing": "missing",
     "irrelevant": "could not be read",
 }
-"""Status -> the words that every sentence about it holds."""
+"""Status -> the words that every sentence about it contains."""
 ENDS = ("answered", "refused", *SILENT)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Answers to questions. `given`: what the harness has, some rows of missing answers left out;
-    `every`: a row per response asked for.
+    """Answers to questions. `answers`: what the harness has; some rows of missing answers are left
+    out. `every`: one row per requested response.
     """
 
     answers: pd.DataFrame
     every: pd.DataFrame
 
     def counts(self, questions: pd.Series) -> dict[str, int]:
-        """How many responses to these questions ended in each status."""
+        """Count the responses to these questions by status."""
         part = self.every[self.every["question_id"].isin(questions)]
         return {status: int((part["status"] == status).sum()) for status in ENDS}
 
@@ -44,8 +44,8 @@ class Mixture:
 
 
 def mixture(questions: pd.DataFrame, rng: np.random.Generator) -> Mixture:
-    """Answers with shares of endings drawn anew for every third of the questions, so that parts of
-    a run may be silent and others not.
+    """Draw answers whose shares of each status differ between three thirds of the questions, so
+    that only parts of a run may be silent.
     """
     samples = int(rng.choice([1, 1, 3]))
     rows = [
@@ -61,7 +61,7 @@ def mixture(questions: pd.DataFrame, rng: np.random.Generator) -> Mixture:
     )
     for third in range(3):
         shares = rng.dirichlet(np.full(len(ENDS), 0.4))
-        if rng.random() < 0.3:  # one ending for all of them
+        if rng.random() < 0.3:  # all of them have one status
             shares = np.eye(len(ENDS))[rng.integers(len(ENDS))]
         rows_of = np.flatnonzero(part == third)
         status[rows_of] = rng.choice(np.array(ENDS, dtype=object), len(rows_of), p=shares)
@@ -76,7 +76,7 @@ def mixture(questions: pd.DataFrame, rng: np.random.Generator) -> Mixture:
 
 
 def scope(family: str, metric: str, questions: pd.DataFrame) -> pd.Series:
-    """The ids of the questions whose responses a metric is computed from."""
+    """Return the ids of the questions whose responses a metric is computed from."""
     rows = pd.Series(True, index=questions.index)
     kind = metric.removesuffix("_reweighted")
     plain = kind.removesuffix("_without_adversarial")
@@ -93,11 +93,11 @@ def scope(family: str, metric: str, questions: pd.DataFrame) -> pd.Series:
 
 
 def is_untested(family: str, metric: str, questions: pd.DataFrame, answers: pd.DataFrame) -> bool:
-    """Whether a score has no verdict although most of its responses say something: lost ones could
-    change it, or too few cases count.
+    """Return True if a score has no verdict although most of its responses tell something about the
+    model: the lost ones could change it, or too few cases count.
 
-    It is scored with all the lost responses right and with all of them wrong, and nothing is told
-    that any was lost.
+    The score is computed with all lost responses right and with all of them wrong, and without
+    stating that any was lost.
     """
     table = compute_units(family, questions, answers)
     table = table[table["metric"] == metric]

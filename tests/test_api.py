@@ -1,5 +1,5 @@
-"""`import medprobe`: fourteen names, whose tables say what `result.json` and the run folder say,
-for every benchmark and kind of run.
+"""Test `import medprobe`: its fourteen names, and that its tables agree with `result.json` and the
+run folder for every benchmark and kind of run.
 """
 
 import ast
@@ -62,7 +62,7 @@ RUN_CASES = [
     ("halt-medvqa", {"limit": 5, "samples": 2}),
     ("probmed-vqa-rad", {}),
 ]
-"""Every benchmark, and every kind of run."""
+"""Return runs of every benchmark and of every kind."""
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def check_answers(answers, run, questions):
 
 
 class Says:
-    """A model that gives back what a function makes of the requests."""
+    """A model that returns the result of a function of the requests."""
 
     def __init__(self, replies):
         self.generate = replies
@@ -265,7 +265,7 @@ def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
         run.result.method.generation["generation"] == {"top_p": 0.9}
         and run.result.method.generation["thinking"] == 4096
     )
-    del honours.options  # then it is told of none
+    del honours.options  # without the attribute it supports no options
     with pytest.raises(medprobe.BadInput, match="does not support it"):
         medprobe.evaluate(
             "gmai-mmbench", honours, data=phantoms / "gmai-mmbench", out=tmp_path / "other", generation={"top_p": 0.9}
@@ -316,7 +316,7 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
     runs = [medprobe.evaluate("probmed", scripted(seed)(), data=data, out=tmp_path / f"{seed}") for seed in (4, 5)]
     table = medprobe.compare(*runs)
     assert list(table["metric"]) == list(runs[0].scores["metric"])
-    # Scores that refusals or missing answers decide are not compared, and it says why.
+    # Scores that depend on refusals or missing answers are not compared, and the reason is given.
     values = (runs[0].scores["value"] - runs[1].scores["value"]).where(table["note"].isna())
     pd.testing.assert_series_equal(table["difference"], values, check_names=False)
     tested = table[table["p"].notna() & table["low"].notna()]
@@ -331,8 +331,8 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
 
 @pytest.mark.parametrize("family", few(BENCHMARKS, 2))
 def test_a_config_is_what_the_library_datasets_reads(phantoms, family):
-    """Ours is read from the files alone, by what their metadata say of the columns; the library's
-    by the card.
+    """We use the files' metadata alone to find the types of the columns; the library uses
+    the card.
     """
     dataset, folder = medprobe.open_dataset(phantoms / family), str(phantoms / family)
     for config in get_dataset_config_names(folder):
@@ -370,7 +370,7 @@ HEAVY = {"torch", "transformers", "gradio", "datasets", "openai", "matplotlib"}
 
 def test_the_import_works_in_any_folder_and_loads_nothing(tmp_path):
     for name in ("curation", "eval_harness", "dataset_builders", "leaderboard_space", "datasets"):
-        (tmp_path / name).mkdir()  # a folder of data, as people have them
+        (tmp_path / name).mkdir()  # a folder of data, as users have them
         (tmp_path / name / "notes.txt").write_text("data")
     (tmp_path / "datasets.py").write_text("raise SystemExit('imported')\n")
     (tmp_path / "curation" / "__init__.py").write_text("raise SystemExit('imported')\n")

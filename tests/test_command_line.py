@@ -1,4 +1,4 @@
-"""The command line as a stranger uses it: real files, exit codes, one real process."""
+"""Test the command line as a new user meets it: real files, exit codes, one real process."""
 
 import json
 import os
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def refused(*arguments, cwd):
-    """Standard error of a command that must end with one line and exit code 2."""
+    """Return the standard error of a command that must end with one line and exit code 2."""
     done = medprobe(*arguments, cwd=cwd, code=2)
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -32,7 +32,7 @@ def refused(*arguments, cwd):
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
-    """A folder with the four phantom datasets under data/."""
+    """Return a folder with the four phantom datasets under data/."""
     folder = tmp_path_factory.mktemp("workdir")
     medprobe("build", "All", cwd=folder)
     return folder
@@ -165,14 +165,14 @@ def test_a_run_that_says_nothing_has_no_score_and_says_why_first(workdir, tmp_pa
 
 
 def rows_of(text):
-    """The cells of a table in Markdown, by model and column."""
+    """Return the cells of a Markdown table by model and column."""
     head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     return {(line[0], name): cell for line in lines for name, cell in zip(head, line, strict=True)}
 
 
 def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(workdir, tmp_path):
-    """Whatever the source (runs, their folder, a store, twice the same), the metric and the
-    labels.
+    """The same numbers for every source (runs, their folder, a store, the same one twice), metric
+    and label.
     """
     runs = {}
     for model in ("oracle", "chance", "always-A"):
@@ -253,7 +253,7 @@ def test_list_names_what_there_is():
 
 
 def test_help_stands_in_panels_and_loses_no_text():
-    """Brackets are markup in panels: a text with one would vanish."""
+    """Square brackets are markup in panels, so a text in brackets would vanish."""
     for name, command in {**get_command(app).commands, **get_command(app).commands["curate"].commands}.items():
         texts = [command.help or "", *(parameter.help or "" for parameter in command.params)]
         assert not any(re.search(r"\[[a-z/#@]", text) for text in texts), name

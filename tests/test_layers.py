@@ -1,8 +1,8 @@
-"""The order of the components (`docs/architecture.md`): imports point one way, no two files import
-each other, and light modules stay light.
+"""Test the order of the components (`docs/architecture.md`): imports point in one direction, there
+are no cycles between files, and light modules stay light.
 
-Imports inside functions and under TYPE_CHECKING count, and so do the dotted names by which a module
-is looked up.
+Imports inside functions and under TYPE_CHECKING count, and so do dotted names by which a module is
+looked up.
 """
 
 import ast
@@ -23,8 +23,8 @@ PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "c
 
 
 def read_order(text: str) -> dict[str, list[list[str]]]:
-    """Package -> its components from the bottom to the top, those of one line together; what
-    follows two spaces on a line is for people.
+    """Package -> its components from the bottom to the top, those on one line together; what
+    follows two spaces on a line is explanation.
     """
     block = text.split("## The components and their order")[1].split("```")[1]
     packages = [lines.strip().splitlines() for lines in block.split("\n\n")]
@@ -41,14 +41,14 @@ HEAVY_LIBRARIES = ("torch", "transformers", "gradio", "open_clip", "openai", "da
 
 
 def modules_of(root: Path) -> dict[str, Path]:
-    """Dotted name -> file, of every module of the product."""
+    """Return dotted name -> file for every module of the product."""
     files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
     return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
 def imports(text: str) -> set[str]:
-    """The dotted names that a module imports (`package.name` for a name imported from a package),
-    and ours that stand in it as a text.
+    """Return the dotted names that a module imports (`package.name` for a name imported from a
+    package), and names of our modules that occur in it as strings.
     """
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
@@ -65,7 +65,9 @@ def imports(text: str) -> set[str]:
 
 
 def module_named(name: str, modules: Iterable[str]) -> str | None:
-    """The module that a dotted name is, or is a part of; None for one of another project."""
+    """Return the module that a dotted name denotes or belongs to; None if it is in another
+    project.
+    """
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name or None
@@ -75,8 +77,8 @@ MODULES = modules_of(ROOT)
 
 
 def place(module: str) -> tuple[str, int]:
-    """The component of a module (`package.component`) and its height in the package; a package
-    itself stands below its components, unless it is listed.
+    """Return the component of a module (`package.component`) and its position in the package,
+    counted from the bottom. A package itself is below its components, unless it is listed.
     """
     package, _, inner_path = module.partition(".")
     component = inner_path.partition(".")[0]
@@ -93,7 +95,9 @@ def points_up(importer: str, imported: str) -> bool:
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
-    """The nodes of one circle, each of which imports the next; none where there is no circle."""
+    """Return the nodes of one cycle, each of which imports the next; an empty list if there is no
+    cycle.
+    """
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -102,8 +106,8 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 
 
 def wrong_imports(imported_by: dict[str, set[str]]) -> list[str]:
-    """What breaks the order: imports that point up, circles of files, and circles of the parts of
-    one package, at every depth.
+    """List violations of the order: imports that point up, cycles of files, and cycles of the parts
+    of one package at any depth.
     """
     wrong = [
         f"{importer} imports {name}"
@@ -146,9 +150,9 @@ def test_imports_point_one_way():
 
 
 def test_the_board_loads_no_back_end_and_no_run():
-    """With every module of its own: a Space installs no package that asks a model."""
+    """Check with all modules of its own: a Space does not install packages that run models."""
     board = sorted(module for module in MODULES if module.startswith("leaderboard_space"))
-    # tests.processes: Gradio writes no stubs on being imported, half of its time
+    # this import keeps Gradio from writing stubs, which takes half of its import time
     code = f"import sys, importlib, tests.processes; [importlib.import_module(name) for name in {board!r}]; print(list(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True, timeout=240
@@ -179,7 +183,9 @@ def test_light_modules_import_nothing_heavy(modules, heavy):
 
 
 def test_a_public_class_has_a_name_of_its_own():
-    """In the whole product: a name that stands for two things has to be looked up each time."""
+    """Names are unique in the whole product: a reader would have to look up a name with two
+    meanings every time.
+    """
     modules_by_class: dict[str, list[str]] = {}
     for module, path in MODULES.items():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -190,8 +196,8 @@ def test_a_public_class_has_a_name_of_its_own():
 
 
 def test_the_files_that_the_docs_name_exist():
-    """`<name>` stands for each benchmark; a page of docs/ may name a file below tests/ or docs/,
-    too.
+    """`<name>` stands for each benchmark; a page of docs/ may also name a file below tests/ or
+    docs/.
     """
     path_pattern = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|docs|benchmarks)/[\w./<>-]*)`")
     pages = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}

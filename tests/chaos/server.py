@@ -1,8 +1,8 @@
 """A chat-completion server on loopback that misbehaves on purpose before it answers correctly.
 
-`ChaosServer(faults)` takes turns with the faults, one per request, before it answers a question; a
-question meets each fault at most once, and at most three in all. `asked` and `served` count the
-requests and the answers.
+`ChaosServer(faults)` produces the faults in turn, one per request, before it answers a question; a
+question meets each fault at most once, and at most three faults in all. `asked` and `served` count
+the requests and the answers.
 """
 
 import contextlib
@@ -111,7 +111,9 @@ class ChaosServer:
                     fault = outer.fault_for(question)
                 time.sleep(outer.delay)
                 with outer._lock:
-                    outer.now -= 1  # before the reply: its receiver may send the next question at once
+                    # counted before the reply is sent, because its receiver may send the next
+                    # question at once
+                    outer.now -= 1
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     outer.misbehave(self, fault, body, question) if fault else outer.reply(self, body, question)
 

@@ -1,9 +1,9 @@
 """Whatever a server, a question or a model does, a run ends with a score or one line and can
 resume.
 
-No answer is lost or asked twice. Generated cases: a kind of fault with its scope (all requests,
-some questions, the first ones, after some answers, now and then), which seed batch size, requests
-in flight and questions. Then the fault is removed and the same command repeated.
+No answer is lost or asked twice. Cases are generated: a kind of fault and its scope (all requests,
+some questions, the first ones, after some answers, now and then) determine the seed of batch size,
+requests in flight and questions. Then the fault is removed and the same command is repeated.
 """
 
 import contextlib
@@ -54,7 +54,9 @@ FATAL_FAULTS = ("401", "404", "redirect")
 HARMLESS_FAULTS = ("twice", "plain text")
 SERVER_FAULTS = (*TRANSIENT_FAULTS, "400", "tools", "odd JSON", *FATAL_FAULTS, *HARMLESS_FAULTS)
 UNREADABLE_REPLIES = ("type", "half", "empty", "nonsense", "stream")
-"""Not replies of a chat server: a server that starts with one is not waited for."""
+"""Not replies of a chat server: if a server's first reply is one of these, the run does not wait
+for it to recover.
+"""
 SLOW_FAULTS = ("hang", "hang in the body", "slow bytes")
 FAULT_MESSAGES = {
     "stream": "streams its reply",
@@ -155,7 +157,7 @@ class Server(Scenario, ChaosServer):
 
     def check(self, line, statuses, records, output):
         concerned = sum(map(self.concerns, self.asked))
-        if self.kind == "odd JSON":  # may be an answer all the same
+        if self.kind == "odd JSON":  # may be a valid answer nonetheless
             return
         failed = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
         assert all(FAULT_MESSAGES.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
@@ -176,8 +178,8 @@ class Server(Scenario, ChaosServer):
 
 
 class PlugIn(Scenario):
-    """A plug-in that answers in batches of `size` and dies, or fails at questions in one or all
-    ways.
+    """A plug-in that answers in batches of `size`, and dies or fails at questions, in one way or in
+    a random way for each.
     """
 
     def __init__(self, *scenario):
@@ -186,7 +188,7 @@ class PlugIn(Scenario):
         names = list(select_questions("mediconfusion", self.data, None, limit=self.limit).questions["question_id"])
         draw = (lambda: self.chance.choice(tuple(PLUG_IN_FAULTS))) if self.kind == "mixed" else (lambda: self.kind)
         self.how = {name: draw() for name in names}
-        if self.chance.random() < 0.3:  # neighbours fail alike
+        if self.chance.random() < 0.3:  # neighbours fail in the same way
             start = self.chance.randrange(self.limit // 2)
             self.row = set(names[start : start + MAX_CONSECUTIVE_FAILURES + 2])
 

@@ -151,7 +151,7 @@ def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
         except BadInput as error:
             line = str(error)
     assert time.monotonic() - start < 120 and "\n" not in line
-    # Such a server must end the run, soon.
+    # Such a server must end the run soon.
     if kind in ("dead", "withdrawn"):
         assert line and server.asked.total() < 300
         assert sum(response.status == "answered" for response in responses) >= (
@@ -166,7 +166,7 @@ def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
         question.question_id: spared if scenario.concerns(question.prompt) else "answered" for question in questions
     }
     assert statuses == expected
-    if kind == "parameter":  # only what it does not take is left out
+    if kind == "parameter":  # only the parameters that it rejects are left out
         sent = server.bodies[-1]
         assert {"temperature", *["seed"] * scenario.sampled} - set(sent) == {*scenario.parameters} - {"max_tokens"}
         assert ("max_completion_tokens" in sent) == ("max_tokens" in scenario.parameters)

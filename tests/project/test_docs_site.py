@@ -1,4 +1,4 @@
-"""The site of guides is built by the real tools without a warning."""
+"""Build the site of guides with the real tools, without a warning."""
 
 import subprocess
 import tomllib

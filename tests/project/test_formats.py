@@ -1,5 +1,5 @@
-"""docs/formats.md names every field and column that there is, with its type and values; files of
-another version are refused.
+"""Check that docs/formats.md lists every field and column with its type and values, and that files
+of another version are refused.
 """
 
 import re
@@ -47,7 +47,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
 
 def sections() -> dict[str, list[dict[str, str]]]:
-    """Heading -> the rows of its tables, column -> text."""
+    """Return heading -> the rows of its tables, column -> text."""
     tables: dict[str, list[dict[str, str]]] = {}
     heading, names = "", None
     for line in PAGE.read_text(encoding="utf-8").splitlines():

@@ -1,5 +1,5 @@
-"""Names say what they hold: the share of vague ones stays small in every package, in the tests and
-in the benchmarks.
+"""Check that names say what they hold: the share of vague ones stays small in every package, in the
+tests and in the benchmarks.
 """
 
 import ast
@@ -11,8 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe", "tests", "benchmarks")
-# Participles and pronouns that say that there is something, but not what; then nouns that fit
-# everything.
+# Participles and pronouns that do not say what is meant; then nouns that fit everything.
 VAGUE_NAMES = frozenset(
     re.findall(
         r"\w+",
@@ -25,13 +24,13 @@ VAGUE_NAMES = frozenset(
     )
 )
 MAX_SHARE = 0.01
-"""Vague names in all assigned names and parameters of a folder; huggingface_hub has 0.2 %, openai
-0.7 %.
+"""Largest share of vague names among all assigned names and parameters of a folder; huggingface_hub
+has 0.2 %, openai 0.7 %.
 """
 
 
 def assigned_names(source: str) -> list[tuple[int, str]]:
-    """(line, name) of every variable that is assigned and of every parameter."""
+    """Return (line, name) of every assigned variable and of every parameter."""
     names = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -1,8 +1,8 @@
-"""The notebooks run from an empty folder and print what they hold: code cells in order, in this
-process.
+"""Run the notebooks from an empty folder and compare the output with theirs: code cells in order,
+in this process.
 
-After a change that is meant to change what they print: `RENEW_NOTEBOOKS=1 python -m pytest
-THIS_FILE`, and look at the diff.
+After a change that is meant to change the output, run `RENEW_NOTEBOOKS=1 python -m pytest
+THIS_FILE` and check the diff.
 """
 
 import io

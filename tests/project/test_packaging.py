@@ -1,4 +1,4 @@
-"""What a packager meets: the wheel outside the repository and an install without extras."""
+"""Check what packagers need: a wheel outside the repository, and an install without extras."""
 
 import ast
 import json
@@ -31,13 +31,13 @@ PACKAGE_NAMES = ("dataset_builders", "eval_harness", "leaderboard_space", "curat
 
 
 def packaged() -> list[Path]:
-    """Every file that belongs to the packages, relative to the repository."""
+    """Return every file that belongs to the packages, relative to the repository."""
     paths = [path for name in PACKAGE_NAMES for path in (ROOT / name).rglob("*") if path.is_file()]
     return [path.relative_to(ROOT) for path in paths if "__pycache__" not in path.parts]
 
 
 OPTIONAL_LIBRARIES = {"inspect": "inspect_ai", "ray": "ray"}
-"""Extra that is not in the development set -> the library that it brings."""
+"""Extra that is not in the development set -> the library that it provides."""
 TOOLS = {"docs"}
 """Extras of programs that are run and never imported."""
 
@@ -61,7 +61,8 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
         for extra, lines in PROJECT["optional-dependencies"].items()
         if extra not in {*OPTIONAL_LIBRARIES, *TOOLS}
     }
-    for extra, name in OPTIONAL_LIBRARIES.items():  # not in the development set: tested in environments of their own
+    # not in the development set, but tested in environments of their own
+    for extra, name in OPTIONAL_LIBRARIES.items():
         assert EXTRAS[name] == extra
         assert [canonicalize_name(Requirement(line).name) for line in PROJECT["optional-dependencies"][extra]] == [
             canonicalize_name(name)
@@ -78,10 +79,10 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
             assert distributions & by_extra[EXTRAS[name]], f"{name} does not come with the extra {EXTRAS[name]}"
 
 
-@pytest.mark.exhaustive  # it asks the package index
+@pytest.mark.exhaustive  # asks the package index
 @pytest.mark.timeout(900)
 def test_each_extra_can_be_installed_by_what_metadata_say(request, tmp_path):
-    """All together, so that each alone can be."""
+    """installing all together shows that each alone can be installed"""
     uv = environment(request.config.cache, "uv", ("uv",), with_ours=False).with_name("uv")
     target = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
     command = [
@@ -130,7 +131,7 @@ for call in (lambda: medprobe.evaluate("mediconfusion", "SOME/model"), medprobe.
 """
 
 
-@pytest.mark.exhaustive  # an environment and a process of its own
+@pytest.mark.exhaustive  # has its own environment and process
 def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(tmp_path):
     python, workdir = python_with_requirements(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
     workdir.mkdir()
@@ -153,7 +154,8 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     assert done.returncode == 0, done.stderr
     (built, _), (chance, _), (served_code, about), *refusals = json.loads(done.stdout.splitlines()[-1])
     assert (built, chance) == (0, 0)
-    assert served_code == 2 and "no server answers at this address" in about  # a server is asked without any extra
+    # servers are asked without any extra
+    assert served_code == 2 and "no server answers at this address" in about
     for (command, extra), (code, message) in zip(refused_commands, refusals, strict=True):
         assert code == 2, (command, code, message)
         assert len(message.splitlines()) == 1 and f"'medprobe[{extra}]'" in message, (command, message)
@@ -167,7 +169,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A copy of the repository's packages: building leaves files behind."""
+    """Return a copy of the repository's packages, because building leaves files behind."""
     source = tmp_path_factory.mktemp("source")
     for path in [*packaged(), *map(Path, ("pyproject.toml", "README.md", "LICENSE"))]:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +179,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wheel(source, tmp_path_factory):
-    """The wheel as a packager builds it."""
+    """Build the wheel as a packager does."""
     out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--wheel-dir", out, source)
     (built,) = out.iterdir()
@@ -194,14 +196,14 @@ def pip(*arguments):
 
 @pytest.fixture
 def installed(wheel, tmp_path):
-    """A virtual environment with the libraries and the installed wheel: its `bin`."""
+    """Create a virtual environment with the libraries and the installed wheel; return its `bin`."""
     python = python_without_project(tmp_path / "venv")
     pip("--python", python, "install", wheel)
     return python.parent
 
 
 def outside(program, *arguments, cwd):
-    """Run a program in a folder that is not the repository; what it printed."""
+    """Run a program in a folder that is not the repository; return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [program, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=280, check=False
@@ -217,8 +219,8 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
 
 
 def test_the_source_distribution_is_the_repository(tmp_path):
-    """All that git knows but its own files and the hooks; from it a wheel can be built and the
-    tests run.
+    """It contains every tracked file except those in hidden paths, so a wheel can be built and the
+    tests run from it.
     """
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
@@ -266,9 +268,9 @@ def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
 
 
 def test_badges_and_pictures_are_true():
-    """The project has no public address, so its badges are files that say what pyproject.toml says,
-    and pictures go by their path; with an address they have to go by it, since a package index
-    shows README.md and has no files.
+    """Without a public address of the project, badges are files with the values of pyproject.toml
+    and pictures have relative paths. With an address they must have absolute URLs, since a package
+    index shows README.md but has no files.
     """
     badge_texts = {path.stem: path.read_text() for path in (ROOT / "docs" / "badges").glob("*.svg")}
     expected = {"python": PROJECT["requires-python"].removeprefix(">=") + "+", "license": PROJECT["license"]}

@@ -1,5 +1,5 @@
-"""README's examples run as they stand, in order, in the folder where `medprobe demo` was run; it is
-short, and so are its sentences.
+"""Run README's examples unchanged, in order, in the folder where `medprobe demo` was run; check
+that it is short and so are its sentences.
 """
 
 import re

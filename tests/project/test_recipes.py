@@ -1,5 +1,5 @@
-"""Every `medprobe` line in guides and recipes is one that the command line takes; recipes run as
-far as one machine can run them.
+"""Check that the command line accepts every `medprobe` line in guides and recipes, and run the
+recipes as far as one machine can.
 """
 
 import os
@@ -32,8 +32,8 @@ COMMAND = typer.main.get_command(app)
 
 
 def command_lines(text):
-    """Every command line that starts with `medprobe`, as words: continued lines put together, up to
-    a comment or what it is joined to.
+    """Return every command line that starts with `medprobe` as words: continued lines are joined,
+    up to a comment or an operator.
     """
     for line in re.sub(r"\\\n\s*(?:# +)?", " ", text).splitlines():
         match = re.match(r"(?:#?\s{2,}|\$ |)(?:[A-Z_]+=\S+ )*medprobe (?=[a-z-])(.*)", line)
@@ -44,8 +44,8 @@ def command_lines(text):
 
 
 def parse(words):
-    """Let the command line read it, and run nothing. Raises AssertionError for an unknown command,
-    option or missing argument.
+    """Let the command line parse the words without running anything. Raises AssertionError for an
+    unknown command, option or missing argument.
     """
     command, remaining = COMMAND, [word for word in words if not re.fullmatch(r"\$\{\w+\[@\]\}", word)]
     while hasattr(command, "commands") and remaining:
@@ -64,7 +64,8 @@ def test_every_command_line_of_a_guide_is_one_that_is_there(path):
     text = path.read_text(encoding="utf-8")
     for line in command_lines(text):
         parse(line)
-    for mentioned in re.findall(r"`medprobe ([a-z][^`\n]*)", text):  # within a sentence, often without its arguments
+    # inside a sentence, often without its arguments
+    for mentioned in re.findall(r"`medprobe ([a-z][^`\n]*)", text):
         command, words = COMMAND, mentioned.split()
         while words and words[0] in getattr(command, "commands", ()):
             command = command.commands[words.pop(0)]
@@ -78,7 +79,7 @@ def test_every_command_line_of_a_guide_is_one_that_is_there(path):
 
 @pytest.fixture
 def shell(tmp_path):
-    """Runs a script with `medprobe` on its path; what it printed."""
+    """Run a script with `medprobe` on its path; return its output."""
     program = tmp_path / "bin" / "medprobe"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m medprobe "$@"\n')
@@ -116,14 +117,14 @@ for number in range(first, last + 1):
     tasks.append(subprocess.Popen(["bash", "-c", script], env=variables, stdout=open(log, "w"), stderr=subprocess.STDOUT))
 sys.exit(max(task.wait() for task in tasks))
 """
-"""Slurm's `sbatch --wait` on one machine: reads the script's own options and those given, starts
-every task of the array at once.
+"""Imitate Slurm's `sbatch --wait` on one machine: read the script's own options and the given ones,
+and start every task of the array at once.
 """
 
 
 @pytest.mark.exhaustive
 def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
-    """The command of docs/recipes.md with two tasks, side by side."""
+    """Run the command of docs/recipes.md with two concurrent tasks."""
     build("mediconfusion", out=tmp_path / "data")
     (tmp_path / "bin" / "sbatch").write_text(f"#!{sys.executable}\n{SBATCH}")
     (tmp_path / "bin" / "sbatch").chmod(0o755)
@@ -142,7 +143,7 @@ def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
 
 
 def payload(repository, scope):
-    """What the Hub's documentation says that a webhook sends (version 3)."""
+    """What a webhook sends according to the Hub's documentation (version 3)."""
     address = {"web": "https://hub", "api": "https://hub/api"}
     repo = {"id": "1", "owner": {"id": "2"}, "name": repository, "private": False, "type": "dataset", "url": address}
     return {"event": {"action": "create", "scope": scope}, "repo": repo, "webhook": {"id": "3", "version": 3}}
@@ -150,8 +151,8 @@ def payload(repository, scope):
 
 @pytest.mark.exhaustive
 def test_a_job_of_the_hub_opens_a_pull_request_that_a_webhook_verifies_at_once(shell, local_hub, tmp_path, monkeypatch):
-    """`hf jobs run` hands the job to the Hub; its command runs as it would there; the webhook
-    verifies what it opened, and leaves nothing to the action's last step.
+    """`hf jobs run` hands the job to the Hub, and its command runs as it would there; the webhook
+    verifies the pull request that it opened, so nothing is left for the scheduled action.
     """
     action = yaml.load((RECIPES / "verify-results.yml").read_text(), yaml.BaseLoader)
     assert action["on"]["schedule"] == [{"cron": "*/10 * * * *"}] and action["permissions"] == {"contents": "read"}

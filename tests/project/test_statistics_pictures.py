@@ -1,5 +1,5 @@
-"""The pictures of docs/statistics.md and docs/sight.md are those that its script draws now, and the
-words say what they show.
+"""Check that the pictures of docs/statistics.md and docs/sight.md are those that their script draws
+now, and that the text describes them correctly.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The words of docstrings, comments and messages: a module's docstring says what it does, and no
-sentence speaks of nobody or whoever.
+"""Check the words of docstrings, comments and messages: a module's docstring says what it does, and
+certain vague pronouns do not occur.
 """
 
 import ast
