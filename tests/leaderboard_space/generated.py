@@ -1,4 +1,4 @@
-"""Generated results stores, and what their raw files say, computed without the board.
+"""Generate results stores, and compute what their raw files say without the board.
 
 See also: the checks of the board's pages (`checks/pages.py`).
 """
@@ -34,26 +34,27 @@ Scores = dict[str, Score]
 
 
 def make(store: Path, seed: int, most_models: int = 6) -> str:
-    """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys;
-    damaged files; what was only printed is given to the board beside it (`printed`). Returns the
-    format.
+    """Generate a store of one format: zero to many models; ties, all answering alike, all right;
+    hidden keys; damaged files. Returns the format.
+
+    Numbers that were only printed are given to the board separately (`printed`).
     """
     rng = np.random.default_rng(seed)
     family = BENCHMARKS[seed % len(BENCHMARKS)]
     (store / "results").mkdir(parents=True, exist_ok=True)
     cases = int(rng.choice([1, 2, 7, 45]))
     question_table = questions(family, cases, seed=seed)
-    if rng.random() < 0.25:  # a key that the source keeps to itself: of some questions, or of all
+    if rng.random() < 0.25:  # a key that the source does not publish: of some questions, or of all
         gone = set(
             question_table["case_id"].unique()[: int(len(question_table["case_id"].unique()) * rng.choice([0.3, 1.0]))]
         )
-        hidden = question_table["case_id"].isin(gone)  # of whole cases: half a pair cannot be scored
+        hidden = question_table["case_id"].isin(gone)  # whole cases, because half a pair cannot be scored
         question_table["answer"] = [
             [] if gone else key for gone, key in zip(hidden, question_table["answer"], strict=True)
         ]
     keyed = questions(family, cases, seed=seed)
     models = int(rng.choice([0, 1, 2, 3, most_models]))
-    alike = rng.random() < 0.25  # all answer the same
+    alike = rng.random() < 0.25  # all give the same answers
     origin = str(rng.choice(["phantom", "official", "custom"]))
     name = family if origin != "custom" else "somebodys-own"
     selection = "--limit 7" if rng.random() < 0.15 else None
@@ -76,7 +77,8 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
         if rng.random() < 0.08:
             (folder / "units.parquet").write_bytes(b"PAR1 no")
     another = np.random.default_rng([seed, 2])
-    if models and another.random() < 0.4:  # of the same model by somebody else, better and worse, before and after
+    # results of the same model by another account, better and worse, before and after
+    if models and another.random() < 0.4:
         answer_table = answers(keyed, float(another.random()), seed=seed)
         folder = add_run(
             store,
@@ -98,7 +100,7 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
 
 
 def _said(folder: Path, rng: np.random.Generator) -> None:
-    """What a store says of some results, and what read them."""
+    """Write what a store records about some results, and what read them."""
     draw = rng.random(6)
     if draw[0] < 0.5:
         flags = ["the key's order"] if draw[1] < 0.3 else []
@@ -119,8 +121,8 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
 
 
 def printed(family: str, seed: int) -> list[Result]:
-    """What a paper might print: rows with and without chance, with cells of some categories, with
-    and without counts.
+    """Generate what a paper might print: rows with and without chance, with cells of some
+    categories, with and without counts.
     """
     rng = np.random.default_rng(seed + 1)
     metric = HEADLINE_METRICS[family]
@@ -149,8 +151,8 @@ def printed(family: str, seed: int) -> list[Result]:
 
 @dataclass(frozen=True)
 class Raw:
-    """A result as its files say it: whole scores, and per facet value; `units` None: its answers
-    cannot be read.
+    """A result as its files describe it: overall scores, and scores per facet value. `units` None:
+    its answers cannot be read.
     """
 
     result: Result
@@ -163,8 +165,8 @@ class Raw:
 
 
 def raw(store: Path, section: Section) -> dict[str, Raw]:
-    """Entry key -> truth, from the files by the harness's own scorer, which shares no code with the
-    board's.
+    """Compute entry key -> truth from the files with the harness's own scorer, which shares no code
+    with the board's.
     """
     truths = {}
     for entry in section.entries:
@@ -182,7 +184,8 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         )
         readings = read_readings(entry.folder, ("response",))
         try:
-            pd.read_parquet(entry.folder / "units.parquet")  # the board reads these, and says where it cannot
+            # the board reads these, and states which it cannot read
+            pd.read_parquet(entry.folder / "units.parquet")
         except Exception:
             truths[entry.key] = Raw(result, result.scores, result.breakdown, None, *provenance)
             continue
@@ -221,7 +224,7 @@ APART = {
 
 
 def apart(truth: dict[str, Raw]) -> dict[str, str]:
-    """Results that are not ranked with the others, and why."""
+    """Return the results that are not ranked with the others -> the reason."""
     why = {
         key: "official" for key, truth_of_run in truth.items() if truth_of_run.result.method.extraction == "official"
     }

@@ -1,4 +1,4 @@
-"""The board as a process of its own, for the tests that drive it from outside."""
+"""Run the board as a process of its own, for tests that drive it from outside."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ serve(store, port=int(port), data=data, hidden=HiddenTest(*hidden.split()) if hi
 def board(
     store: Path | str, home: Path, data: Sequence[Path | str] = (), hidden: str = "", **environment: str
 ) -> Iterator[tuple[str, Process]]:
-    """A board that looks at its store twice a second: (address, process).
+    """Serve a board that checks its store twice a second: (address, process).
 
-    `environment` is added to this process's.
-
-    `hidden`: questions, answers and ledger of a hidden test, divided by spaces.
+    `environment` is added to this process's. `hidden`: questions, answers and ledger of a hidden
+    test, separated by spaces.
     """
     port = free_port()
     folders = {"HF_HOME": str(home / "hf"), "GRADIO_TEMP_DIR": str(home / "gradio")}
@@ -51,9 +50,8 @@ def board(
 
 
 def hand_in(address: str, target: str, file: Path) -> dict[str, Any]:
-    """What the Space says to one submission, over a connection of its own.
-
-    Plain HTTP: Gradio's own client first reads the whole app.
+    """Return the Space's reply to one submission, over a connection of its own. Plain HTTP, because
+    Gradio's client would first download the app's configuration.
     """
     with httpx.Client(base_url=f"{address}/gradio_api/", timeout=280) as client:
         (path,) = client.post("upload", files={"files": file.open("rb")}).raise_for_status().json()

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Test data: results stores with made-up questions and answers (no real model, no real benchmark),
+"""Make results stores with invented questions and answers (no real model, no real benchmark),
 written as `submit` does.
 """
 
@@ -34,7 +34,7 @@ COMMON: dict[str, Any] = {
 
 
 def questions(family: str, cases: int = 40, seed: int = 1) -> pd.DataFrame:
-    """Questions of a format with every facet filled, `cases` cases."""
+    """Make questions of a format on `cases` cases, with values for every facet."""
     rng = np.random.default_rng(seed)
     maker: Callable[[int, np.random.Generator], list[dict[str, Any]]] = _MAKERS[family]
     return pd.DataFrame([{**COMMON, **row, "categories": list(row.get("categories", ()))} for row in maker(cases, rng)])
@@ -113,8 +113,8 @@ _MAKERS = {
 
 
 def answers(questions: pd.DataFrame, skill: float, seed: int = 2) -> pd.DataFrame:
-    """Answers of a responder who knows a share `skill` of the questions, and guesses, refuses or
-    rambles at the rest.
+    """Make the answers of a responder that knows a share `skill` of the questions, and guesses,
+    refuses or rambles for the rest.
     """
     rng = np.random.default_rng(seed)
     rows = []
@@ -145,9 +145,9 @@ def add_run(
     extraction: str = "ours",
     **changes: Any,
 ) -> Path:
-    """Write a result with its answers and questions into the store; returns its folder.
+    """Write a result with its answers and questions into the store; return its folder.
 
-    `changes` go to the Benchmark; `run` tells results of one model apart.
+    `changes` are fields of the Benchmark; `run` distinguishes results of one model.
     """
     mark = fingerprint_questions(questions)
     scored = compute_scores(family, questions, answers, extraction)
@@ -173,18 +173,18 @@ def add_run(
 
 
 def land(folder: Path, account: str, landed_at: str = MADE_AT, flags: list[str] | None = None) -> None:
-    """Write how a result came into the store."""
+    """Record how a result entered the store."""
     record = Acceptance(account=account, accepted_at=landed_at, verified_by="owner", flags=flags or [])
     (folder / ACCEPTANCE).write_bytes(record.to_bytes())
 
 
 def withdraw(folder: Path, account: str, reason: str) -> None:
-    """Take a result back."""
+    """Withdraw a result."""
     (folder / WITHDRAWN).write_bytes(Withdrawal(account=account, withdrawn_at=MADE_AT, reason=reason).to_bytes())
 
 
 def remark(folder: Path, account: str, text: str) -> None:
-    """Write a note under a result."""
+    """Write a note on a result."""
     note = Note(account=account, written_at=MADE_AT, text=text)
     (folder / note.file_name).write_bytes(note.to_bytes())
 
@@ -201,8 +201,8 @@ STORE_MODELS = [
 
 
 def make_store(store: Path, cases: int = 30) -> Path:
-    """A store with seven made-up responders on each format: a copy of one that is made once in a
-    test run.
+    """Return a store with seven invented responders on each format: a copy of one that is made once
+    per test run.
     """
     shutil.copytree(made_once(f"store-{cases}", partial(_fill, cases=cases)), store, dirs_exist_ok=True)
     return store

@@ -1,5 +1,5 @@
-"""What programs ask, asked wrongly: each time one clear line, never an internal error and never an
-empty answer without a word.
+"""Test wrong requests by programs: each gets one clear line, never an internal error, and never an
+empty answer without an explanation.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,9 @@ def test_labels_may_be_written_as_the_board_shows_them(offered: Tools) -> None:
 
 
 def test_without_a_score_named_one_that_is_known_is_taken(offered: Tools) -> None:
-    """No overall is printed by image type: an empty table would say that nothing is known."""
+    """No overall score is printed by image type: an empty table would suggest that nothing is
+    known.
+    """
     assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"condition"}
     assert {row["metric"] for row in offered["breakdown"]("probmed", "image_type")} == {"condition"}
     assert {row["metric"] for row in offered["leaderboard"]("probmed")} == {"overall"}

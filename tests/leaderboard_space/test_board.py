@@ -1,5 +1,5 @@
-"""The board without a browser: sections, what is set aside, hostile input, downloads, news from the
-store.
+"""Test the board without a browser: sections, what is set aside, hostile input, downloads, news
+from the store.
 """
 
 import json
@@ -59,7 +59,7 @@ def test_each_fingerprint_is_a_section_of_its_own(tmp_path: Path, monkeypatch: p
 
 def test_without_a_released_fingerprint_the_counts_are_all_there_is(tmp_path: Path) -> None:
     complete, part, few = (questions("probmed", count, seed=count) for count in (10, 7, 5))
-    # `official` is what the builder says of a set with the paper's counts.
+    # The builder's manifest calls a set with the paper's counts `official`.
     add_run(tmp_path, "probmed", complete, answers(complete, 0.5), "A", origin="official")
     add_run(tmp_path, "probmed", part, answers(part, 0.5), "B", origin="official", selection="--limit 10")
     add_run(tmp_path, "probmed", few, answers(few, 0.5), "C", origin="custom")
@@ -141,7 +141,7 @@ def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
     assert "Newcomer" in service.view({"format": "probmed"})["html"]
     assert (
         service.view({"format": "probmed"})["tree"] == tree
-    )  # the same questions: no browser asks for the branches again
+    )  # the same questions, so browsers do not request the branches again
 
 
 def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_pages_without_any_answers_say_so() -> None:
 
 
 def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> None:
-    """ProbMed prints no overall by image type: the first score it does print that the selection
-    does not give away is shown.
+    """ProbMed prints no overall score by image type: the first score that it does print, and that
+    the selection does not give away, is shown.
     """
     service = Service(Board(None, board_results()))
     request = {"format": "probmed", "branches": [["organ", "chest"]]}
@@ -189,8 +189,8 @@ def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> Non
 
 
 def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
-    """HALT's paper prints its scenarios as columns: GPT-4-turbo-vision's 72.93 on FAKE stands on
-    that branch.
+    """HALT's paper prints its scenarios as columns: GPT-4-turbo-vision's 72.93 on FAKE is the score
+    of that branch.
     """
     service = Service(Board(None, board_results()))
     page = service.view({"format": "halt-medvqa", "branches": [["scenario", "fake"]]})["html"]
@@ -200,7 +200,7 @@ def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
     assert "by scenario" in table
     assert "Wrong image: unreadable" in service.breakdown(
         {"format": "halt-medvqa"}
-    )  # first, the scenarios with their counts
+    )  # the scenarios come first, with their counts
 
 
 def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The board's MCP server: a real client over HTTP on loopback lists the tools and calls them."""
+"""Test the board's MCP server: a real client over HTTP on loopback lists the tools and
+calls them.
+"""
 
 import asyncio
 import json
@@ -21,7 +23,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def asked(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-    """The tools by name, and the results of the calls."""
+    """Return the tools by name, and the results of the calls."""
 
     async def talk() -> tuple[dict[str, Any], list[Any]]:
         from mcp.client.streamable_http import streamablehttp_client

@@ -1,5 +1,5 @@
-"""One score, interval, verdict and rank on every route: page, chart, headline, API, files, Compare,
-`medprobe results`.
+"""Check that one score, interval, verdict and rank is the same everywhere: page, chart, headline,
+API, files, Compare, `medprobe results`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ NUMBERS = ("value", "low", "high", "chance", "verdict", "n")
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
-    """Measured results of all benchmarks beside the papers'."""
+    """Make measured results of all benchmarks, shown with the papers' results."""
     return Service(Board(make_store(tmp_path_factory.mktemp("routes")), board_results()))
 
 
 def same(value: Any, other_value: Any) -> bool:
-    """Equal values of two routes, neither of which is rounded."""
+    """Return True if unrounded values from two places are equal."""
     missing = [number is None or pd.isna(number) for number in (value, other_value)]
     if any(missing) or isinstance(value, str):
         return all(missing) or str(value) == str(other_value)
@@ -56,8 +56,8 @@ def same(value: Any, other_value: Any) -> bool:
 
 @pytest.mark.parametrize("seed", few(range(60), 6))
 def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(service: Service, seed: int) -> None:
-    """A random set, selection and pair: what the page, its chart, the API, the saved file and
-    Compare say is the same.
+    """For a random set, selection and pair, the page, its chart, the API, the saved file and
+    Compare agree.
     """
     rng = np.random.default_rng(seed)
     sections = service.board.snapshot.all_sections
@@ -99,8 +99,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         if line and row["low"] is not None:
             low, high = map(float, ends.split("–"))
             assert abs(low - row["low"]) <= 0.051 and abs(high - row["high"]) <= 0.051, (ends, row)
-            # the sign of a verdict is read off the interval that is printed, or off the band that
-            # is drawn
+            # the sign of a verdict follows from the printed interval, or from the drawn band
             levels = [row["chance_low"], row["chance_high"]] if row["chance_low"] is not None else [row["chance"]] * 2
             if row["verdict"] in ("better", "worse") and row["chance_low"] is None:
                 assert high < levels[0] or low > levels[1], (ends, row)
@@ -142,8 +141,8 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
 
 
 def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
-    """Headlines of every benchmark, measured and printed: `load_results` has the score, interval,
-    chance and verdict of the board, and the model's page the same interval.
+    """Headlines of every benchmark, measured and printed: `load_results` has the board's score,
+    interval, chance and verdict, and the model's page the same interval.
     """
     store = service.board.store
     assert isinstance(store, Path)
@@ -182,8 +181,8 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
 
 @pytest.mark.parametrize("seed", few(range(40), 4))
 def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, seed: int) -> None:
-    """A random label on its topic's page, in its file and on the leaderboard; a random model's
-    badges and its leaderboards.
+    """A random label has the same numbers on its topic's page, in its file and on the leaderboard;
+    a random model's badges have those of its leaderboards.
     """
     rng, front = np.random.default_rng(seed), OverviewPages(service)
     labels = front.labels()
@@ -199,8 +198,8 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
     for aspect in summary.aspects if summary else ():
         for rows in (row for row in aspect.standings.models if row.score.value is not None):
             assert score_text(rows.score.value) in page
-        # A leaderboard ranks no score that its selection gives away: asked for one it has its
-        # headline, with other rows or none.
+        # A leaderboard ranks by no score that its selection gives away: if one is requested, it
+        # shows its default score, with other rows or none.
         if aspect.given:
             continue
         parameters = {"format": label.family, "section": summary.section.key, "metric": aspect.metric, "as": "json"}  # type: ignore[union-attr]

@@ -1,5 +1,5 @@
-"""What a board answers: its own address only, whatever a browser was made to believe; in a frame
-for the Hub's pages alone; requests of bounded size, each by its own answer or one line.
+"""Test how a board is served: only at its own address, whatever a browser was led to believe; in
+frames only of the Hub's pages; requests have a bounded size and get a reply or one line.
 """
 
 import http.client
@@ -89,8 +89,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Proc
 
 
 def test_a_board_as_it_is_served(served):
-    """Whatever Gradio puts before its own routes: preflight requests, pages, calls, uploads, pages
-    that are not there.
+    """This includes what Gradio handles before its own routes: preflight requests, pages, calls,
+    uploads, missing pages.
     """
     address, _, _ = served
     own_host = address.removeprefix("http://")
@@ -114,8 +114,8 @@ def most_memory(pid: int) -> int:
 
 
 def test_an_upload_beyond_the_limit_is_cut_off(served):
-    """2 GB are announced, and half a GB is sent, twice the limit: refused, held in no memory, kept
-    on no disk.
+    """An upload announces 2 GB and sends half a GB, twice the limit. It is refused, and neither
+    kept in memory nor written to disk.
     """
     address, process, folder = served
     memory_before = most_memory(process.pid)
@@ -128,7 +128,7 @@ def test_an_upload_beyond_the_limit_is_cut_off(served):
     connection.endheaders()
     connection.send(head)
     piece = bytes(1 << 20)
-    with suppress(ConnectionError):  # it may hang up, or answer and throw away what still comes
+    with suppress(ConnectionError):  # the server may hang up, or reply and discard the rest
         for _ in range((512 << 20) // len(piece)):
             connection.send(piece)
         connection.sock.shutdown(socket.SHUT_WR)
@@ -140,7 +140,7 @@ def test_an_upload_beyond_the_limit_is_cut_off(served):
 def answer(request: dict[str, Any]) -> Any:
     if request.get("wrong"):
         raise BadInput("that is wrong.")
-    json.dumps(request, ensure_ascii=False).encode()  # what an address or a file is made of
+    json.dumps(request, ensure_ascii=False).encode()  # strings in addresses and files must be encodable
     return [LONG, request]
 
 
@@ -160,8 +160,8 @@ def test_a_file_has_an_address_of_its_own() -> None:
 
 
 def test_a_request_is_answered_or_refused_in_one_line() -> None:
-    """Of too large ones no more is read than the limit, whether their length is announced or not;
-    uploads have a limit of their own.
+    """Of a body that is too large, no more than the limit is read, whether its length is announced
+    or not; uploads have their own limit.
     """
     stack = [Middleware(BodyLimit), Middleware(Endpoint, functions={"page/ask": answer}, files={"page/file": picture})]
     routes = [Route("/gradio_api/upload", lambda request: JSONResponse({}), methods=["POST"])]
@@ -174,7 +174,7 @@ def test_a_request_is_answered_or_refused_in_one_line() -> None:
     assert client.post(ask, content=rb'{"a": "\ud800 \ud83d\ude00"}').json() == {"ok": [LONG, {"a": "? 😀"}]}
     assert client.get(ask).status_code == client.post("/board/page/other", json={}).status_code == 404
     assert client.post(ask, content=large).status_code == 413
-    assert client.post(ask, content=iter([large])).status_code == 500  # it hangs up
+    assert client.post(ask, content=iter([large])).status_code == 500  # the server hangs up
     assert client.post("/gradio_api/upload", content=large).status_code == 200
 
 

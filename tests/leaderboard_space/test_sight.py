@@ -1,5 +1,5 @@
-"""Runs without the right images on the board: never results of their own, and what they say of a
-score stands beside it.
+"""Test runs without the right images on the board: they are never results of their own, and what
+they show about a score is displayed beside it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.sides import run_arms, write_sides
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with three models, each with its arms, and a baseline without."""
+    """Make a store with three models, each with its arms, and a baseline without arms."""
     folder = tmp_path_factory.mktemp("sight")
     write_sides(folder)
     runs = [path for run in run_arms(folder).values() for path in (run, *folder.glob(f"{run.name}-*"))]
     runs.append(medprobe.evaluate("sides", "baseline:chance", data=folder / "data", out=folder / "chance").folder)
     places = {medprobe.submit(run, folder / "store").location for run in runs}
-    assert len(places) == 13  # equal answers of two arms are two results
+    assert len(places) == 13  # equal answers in two arms still give two results
     return folder / "store"
 
 
@@ -63,7 +63,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
         rows |= {name: row for name in (*sight_by_model, "Chance") if f">{name}<" in row}
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
-    assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # what the column sorts by
+    assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # the value by which the column is sorted
     query = parse_query(
         service.board, {"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"}
     )

@@ -1,4 +1,4 @@
-"""The Space's variables, set wrongly, and a port that is taken: one line instead of a traceback."""
+"""Test invalid variables of the Space, and an occupied port: one line instead of a traceback."""
 
 import socket
 

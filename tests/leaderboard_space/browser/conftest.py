@@ -1,5 +1,5 @@
-"""No page of the board may have had an error, or asked another machine for anything, when its test
-ends.
+"""Fail every test during which a page of the board has an error or sends a request to another
+machine.
 """
 
 from __future__ import annotations

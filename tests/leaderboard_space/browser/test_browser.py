@@ -1,5 +1,5 @@
-"""The board in headless Chromium: the real server in a process of its own, real clicks, numbers
-read off the page.
+"""Test the board in headless Chromium: the real server as a process of its own, real clicks,
+numbers read from the page.
 """
 
 import csv
@@ -47,16 +47,16 @@ def open_page(chromium: Any, address: str, width: int = 1440) -> Any:
 
 
 def open_board(page: Any, address: str) -> None:
-    """Load a page of the board anew, and wait for its tables."""
+    """Reload a page of the board, and wait for its tables."""
     if page.url != "about:blank":
-        page.goto("about:blank")  # an address that differs only behind its # is not loaded
+        page.goto("about:blank")  # an address that differs only in its fragment would not be loaded
     page.goto(address)
     page.locator("table[data-table=leaderboard]:visible").first.wait_for()
     page.locator(".breakdown .bar-head:visible").first.wait_for()
 
 
 def shown(page: Any, family: str) -> dict[str, str]:
-    """Model -> score, as they stand on the page at one moment."""
+    """Return model -> score as the page shows them at one moment."""
     rows = page.locator(f"#mp-{family} table[data-table=leaderboard] tbody tr[data-key]")
     script = "rows => rows.map(row => ['.name span', '.val'].map(cell => row.querySelector(cell).innerText))"
     return dict(rows.evaluate_all(script))
@@ -71,8 +71,8 @@ def expected(store: Path, family: str, metric: str, *branches: tuple[str, ...]) 
 
 
 def phantoms(page: Any, family: str) -> Any:
-    """Show the section of the test data (the papers' numbers come first): its table, with which its
-    choice of questions is drawn, and then its breakdown.
+    """Show the section of the test data (the papers' numbers come first): its table, which is drawn
+    with the choice of question sets, and then its breakdown.
     """
     area = page.locator(f"#mp-{family}")
     area.get_by_role("radio", name="Phantoms").click()
@@ -128,7 +128,7 @@ def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, 
 
 
 def test_who_chooses_by_keyboard_keeps_the_place(chromium: Any, address: str) -> None:
-    """Every choice draws the page anew; the focus stays on what was chosen."""
+    """Every choice redraws the page; the focus stays on the control that was used."""
     page = open_page(chromium, address)
     area = page.locator("#mp-mediconfusion")
     mark(area.locator("[data-name=metric]")).press("ArrowDown")
@@ -156,7 +156,7 @@ def test_on_a_phone_all_tabs_are_in_reach_and_a_link_opens_its_own(chromium: Any
     page.locator("#mp-halt-medvqa table[data-table=leaderboard]").wait_for()
     strip = "(name) => { const r = [...document.querySelectorAll('#mp-nav a')].find((tab) => tab.textContent.trim() === name)"
     strip += ".getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; }"
-    eventually(lambda: page.evaluate(strip, "HALT-MedVQA"), True)  # the chosen tab is in sight
+    eventually(lambda: page.evaluate(strip, "HALT-MedVQA"), True)  # the selected tab is scrolled into view
     page.goto(f"{address}/#/about")
     page.get_by_text("What it is not").wait_for()
     eventually(lambda: page.evaluate(strip, "About"), True)
@@ -176,7 +176,7 @@ def test_the_leaderboard_sorts_by_number_and_a_link_keeps_the_order(chromium: An
         return table.locator(f"tbody tr[data-key] td.{name}").all_inner_texts()
 
     numbers = sorted(float(cell.split()[0]) for cell in column("val"))
-    assert min(numbers) < 10 <= max(numbers)  # as texts 9.x would stand above 53.x
+    assert min(numbers) < 10 <= max(numbers)  # compared as strings, 9.x would come before 53.x
     table.get_by_role("button", name="%", exact=True).click()
     eventually(lambda: [float(cell.split()[0]) for cell in column("val")], numbers[::-1])
     expect(table.locator("tr.group")).to_have_count(0)
@@ -184,7 +184,7 @@ def test_the_leaderboard_sorts_by_number_and_a_link_keeps_the_order(chromium: An
     table.locator("thead th.val[aria-sort=ascending]").wait_for()
     link = here(page)
     table.get_by_role("button", name="%", exact=True).press("Enter")
-    expect(table.locator("tr.group").first).to_be_visible()  # the board's own order again
+    expect(table.locator("tr.group").first).to_be_visible()  # back in the board's own order
     open_board(page, link)
     eventually(lambda: [float(cell.split()[0]) for cell in column("val")], numbers)
 
@@ -221,8 +221,8 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
 
 @pytest.mark.exhaustive
 def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium: Any, address: str) -> None:
-    """Menus, the details of a result, the citation, what has the focus: a new selection or news
-    from the store closes none of them.
+    """Open menus, a result's details, the citation and the focus survive a new selection and news
+    from the store.
     """
     page = open_page(chromium, address)
     tab(page, "ProbMed").click()
@@ -236,7 +236,7 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
     menu.locator("summary").click()
     for element in (row, menu):
         mark(element)
-    # drawn anew without a click: a click would move the focus
+    # redraw without a click, which would move the focus
     page.evaluate("document.querySelector('#mp-probmed .facet input').click()")
     for element in ("tr", "details"):
         area.locator(f"{element}[data-before]").wait_for(state="detached")
@@ -245,7 +245,7 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
     expect(area.locator(".more-row .detail")).to_be_visible()
     expect(area.locator(".cite")).to_contain_text("@misc{")
     expect(menu).to_have_attribute("open", "")
-    row.locator(".more").click()  # and what the reader closes is closed
+    row.locator(".more").click()  # what the reader closes stays closed
     expect(area.locator(".more-row")).to_have_count(0)
     tab(page, "Cases").click()
     cases = page.locator("#mp-cases")
@@ -258,22 +258,22 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
 
 
 def test_a_look_for_news_takes_no_choice_away(chromium: Any, address: str) -> None:
-    """The reply to a choice, held back by the test, is shown although the page has asked for news
-    meanwhile.
+    """The reply to a choice, which the test delays, is still shown although the page has asked for
+    news meanwhile.
     """
     page, held_requests = open_page(chromium, address), list[Any]()
     metric = page.locator("#mp-mediconfusion [data-name=metric]")
 
-    def hold(route: Any) -> None:  # a method of a list takes none of playwright's marks
+    def hold(route: Any) -> None:  # not the list's method: playwright sets an attribute on the handler
         held_requests.append(route)
 
     page.route("**/board/mediconfusion/view", hold)
     mark(metric).select_option(index=1)
     eventually(lambda: page.evaluate("0") or len(held_requests), 1)
     tab(page, "About").click()
-    tab(page, "MediConfusion").click()  # which it shows still, and looks for news
+    tab(page, "MediConfusion").click()  # the page is still drawn, so only news are requested
     eventually(lambda: page.evaluate("0") or len(held_requests), 2)
     with page.expect_response("**/board/mediconfusion/view"):
         held_requests[1].continue_()
-    page.unroute("**/board/mediconfusion/view")  # which lets go of what is held
+    page.unroute("**/board/mediconfusion/view")  # which releases the delayed requests
     page.locator("#mp-mediconfusion [data-name=metric]:not([data-before])").wait_for()

@@ -1,5 +1,5 @@
-"""What visitors come with, in headless Chromium, where only the papers' numbers are known: each
-from the first screen, in a few actions.
+"""Answer visitors' typical questions in headless Chromium, with the papers' numbers only: from the
+first screen, in a few actions each.
 
 Submitting a file and finding it: `test_tasks.py`.
 """
@@ -32,7 +32,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def start(chromium: Any, address: str) -> Callable[..., Any]:
-    """Opens the first screen: (width, colour scheme, address within it) -> page."""
+    """Return a function that opens the first screen: (width, colour scheme, address within it) ->
+    page.
+    """
 
     def first_screen(width: int = 1440, scheme: str = "light", path: str = "/") -> Any:
         page = chromium.new_page(width, 844 if width < 500 else 900, scheme)
@@ -87,8 +89,8 @@ QUESTIONS: dict[str, tuple[list[Callable[[Page], Any]], str]] = {
 
 @pytest.mark.parametrize(("width", "scheme"), few([(1440, "light"), (390, "dark")]))
 def test_a_question_is_answered_by_the_headline(start: Callable[..., Any], width: int, scheme: str) -> None:
-    """Each in two actions from the first screen (comparing: three), its answer the page's
-    headline.
+    """Each takes two actions from the first screen (a comparison three), and the page's headline is
+    the answer.
     """
     page = start(width, scheme)
     for actions, answer in QUESTIONS.values():
@@ -99,15 +101,15 @@ def test_a_question_is_answered_by_the_headline(start: Callable[..., Any], width
 
 
 def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_arrives(start: Any) -> None:
-    """The reply, held back by the test, brings another default for the field, half of whose name is
-    typed by then.
+    """The reply, which the test delays, brings a new default for a field in which half a name has
+    been typed meanwhile.
     """
     page, name = start(path="/#/compare"), "LLaVA-Med"
     second = page.locator("#mp-compare input[data-name=second]")
     second.wait_for()
     held_requests: list[Any] = []
 
-    def hold(route: Any) -> None:  # a method of a list takes none of playwright's marks
+    def hold(route: Any) -> None:  # not the list's method: playwright sets an attribute on the handler
         held_requests.append(route)
 
     page.route("**/board/compare/page", hold)
@@ -116,13 +118,13 @@ def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_
     second.select_text()
     page.keyboard.type(name[:5])
     mark(page.locator("#mp-compare .finding"))
-    page.unroute("**/board/compare/page")  # which lets go of what is held
+    page.unroute("**/board/compare/page")  # which releases the delayed requests
     page.locator("#mp-compare [data-before]").wait_for(state="detached")
     page.keyboard.type(name[5:])
     expect(second).to_have_value(name)
     page.keyboard.press("Enter")
     expect(page.locator("#mp-compare .finding").first).to_have_text(re.compile("GPT-4o is significantly .* LLaVA-Med"))
-    page.go_back()  # the field says what is compared again
+    page.go_back()  # the field again shows the result that is compared
     expect(second).not_to_have_value(name)
 
 
@@ -189,7 +191,7 @@ def test_pins_order_and_all_models(start: Any) -> None:
     rows, first_link = page.locator("table.matrix tbody tr"), page.locator("table.matrix tbody th a").first
     expect(rows).to_have_count(20)
     page.locator("table.matrix").get_by_role("button", name="HALT-MedVQA").click()
-    expect(rows).to_have_count(70)  # what is sorted is drawn whole
+    expect(rows).to_have_count(70)  # a table is complete before it is sorted
     eventually(first_link.inner_text, "GPT-4-turbo-vision")
     page.get_by_role("button", name="Pin RadFM").press("Enter")
     eventually(first_link.inner_text, "RadFM")
@@ -197,7 +199,7 @@ def test_pins_order_and_all_models(start: Any) -> None:
     page.go_back()
     eventually(first_link.inner_text, "GPT-4-turbo-vision")
     page.go_back()
-    eventually(first_link.inner_text, "GPT-4o")  # what most benchmarks know stands first
+    eventually(first_link.inner_text, "GPT-4o")  # models with scores on most benchmarks come first
     page.get_by_role("button", name="All 70 models").click()
     page.get_by_role("button", name="Pin GPT-4o", exact=True).click()
     page.get_by_role("button", name="Pin RadFM").click()
@@ -227,7 +229,8 @@ def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
     area.get_by_role("searchbox", name="Search labels").fill("dermat")
     area.get_by_role("group", name="Department").get_by_role("checkbox", name="Dermatology").check()
     cells = area.locator("table[data-table=breakdown]")
-    for printed in ("Ophthalmology", "Dermatology"):  # each with its own number, and no number of both
+    # each with its own number, and no number for both together
+    for printed in ("Ophthalmology", "Dermatology"):
         cells.locator("thead span", has_text=printed).wait_for()
     expect(cells.locator("thead th")).to_have_count(3)
     page.reload()
@@ -255,7 +258,7 @@ def test_a_plot_is_saved_with_its_citation(start: Any) -> None:
         ], svg_text
         picture = download(page, save.filter(has_text="PNG"))
         assert picture.suggested_filename == f"medprobe-mediconfusion-{plot}.png"
-        with Image.open(picture.path()) as opened:  # twice the drawing's size, and not one colour
+        with Image.open(picture.path()) as opened:  # twice the drawing's size, and more than one colour
             drawing = ElementTree.fromstring(Path(file.path()).read_bytes())
             assert opened.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
             assert len(opened.getcolors(1 << 24)) > 20

@@ -1,4 +1,4 @@
-"""What a visitor does where answers are known, in headless Chromium, from the first screen: by
+"""Test what visitors do on a board with answers, in headless Chromium, from the first screen: by
 mouse, by keyboard, on a phone.
 """
 
@@ -30,7 +30,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A board with two models' answers to drawn images, which it may show."""
+    """Serve a board with two models' answers to phantoms, whose images it may show."""
     folder = tmp_path_factory.mktemp("tasks")
     data, store = folder / "mediconfusion", folder / "store"
     build("mediconfusion", out=data)
@@ -44,8 +44,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.exhaustive
 def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -> None:
-    """On a phone: Compare, two names, and there it is; the fourth step leads to both answers, the
-    key and the neighbours.
+    """On a phone, Compare and two names show such an image; a fourth step leads to both answers,
+    the key and the neighbouring cases.
     """
     page = chromium.new_page(390, 844)
     page.goto(served.address)
@@ -69,7 +69,7 @@ def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -
     page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").first.wait_for()
     case_text, address = case.inner_text(), here(page)
     page.goto("about:blank")
-    page.goto(address)  # every step has an address
+    page.goto(address)  # every step has its own address
     case.locator("img").first.wait_for()
     eventually(case.inner_text, case_text)
     image = case.get_by_role("button", name="Image").first
@@ -85,8 +85,8 @@ OUTLINED = (
 
 
 def tab_to(page: Any, name: str) -> None:
-    """Press Tab until what has the name has the focus; every stop on the way must show that it has
-    it.
+    """Press Tab until the element with this name has the focus; every stop on the way must show
+    that it has the focus.
     """
     seen = []
     for _ in range(30):
@@ -104,8 +104,8 @@ def tab_to(page: Any, name: str) -> None:
 
 
 def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served, tmp_path: Path) -> None:
-    """Name, file, score and sending, each stop seen; no list stays open behind; the outcome is
-    announced; axe finds nothing in it.
+    """Name, file, scoring and submitting each show their focus; no list stays open; the outcome is
+    announced; axe finds no violation.
     """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
@@ -128,7 +128,7 @@ def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served,
     tab_to(page, "Score it")
     page.keyboard.press("Enter")
     page.locator("#mp-report [role=alert]", has_text="ready to be submitted").wait_for()
-    page.wait_for_function("document.getAnimations().length === 0")  # Gradio lets the report fade in
+    page.wait_for_function("document.getAnimations().length === 0")  # Gradio fades the report in
     violations = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
     assert not violations, [(violation["id"], violation["nodes"][0]["html"][:160]) for violation in violations]
     expect(page.locator("#mp-send")).to_be_enabled()
@@ -153,8 +153,8 @@ PAGES = {
     "#/submit": "#mp-submit-page .finding[data-title]",
     "#/about": ".about",
 }
-"""Pages, and what is there when each is drawn. Of five benchmarks' pages, which are alike, there
-are two.
+"""Page -> an element that exists once it is drawn. The five benchmarks' pages are alike, so two are
+enough.
 """
 
 
@@ -163,8 +163,8 @@ window.whole = [...document.querySelectorAll('[id^=page-], tbody')].map(one => [
 for (const [one, children] of whole)
     one.replaceChildren(...(one.tagName === 'TBODY' ? children.slice(0, 4) : one.checkVisibility() ? children : []));
 """
-"""Pages that were visited stay in the document, hidden: axe takes three times as long with them,
-and finds nothing there.
+"""Removes hidden pages, and all but four rows of each table: visited pages stay in the document,
+where axe would take three times as long and find nothing.
 """
 CUT = """() => {
   const width = document.createElement('canvas').getContext('2d'), found = [];
@@ -197,8 +197,8 @@ CUT = """() => {
   }
   return found;
 }"""
-"""Texts that cannot be read to their end: texts in boxes that hide what is beyond their edge, and
-choices wider than their field.
+"""Finds truncated texts: texts in boxes that hide what is beyond their edge, and choices wider than
+their field.
 """
 ALL_OF_IT = "for (const [one, children] of whole) one.replaceChildren(...children)"
 IDS_GIVEN_TWICE = """[...document.querySelectorAll('[id]:not([id=""])')].map(one => one.id).filter((id, at, all) => all.indexOf(id) < at)"""
@@ -210,15 +210,15 @@ VIEWS = (
     (("light", 1440, 900, EVERYTHING), ("dark", 390, 844, None)),
     (("dark", 1440, 900, CONTRAST), ("light", 390, 844, EVERYTHING), ("dark", 720, 450, None)),
 )
-"""Theme, width and height (720: a desktop at 200 % zoom), and what axe looks for."""
+"""Theme, width and height (720: a desktop at 200 % zoom), and the rules that axe checks."""
 View = tuple[str, int, int, dict[str, Any] | None]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("views", VIEWS)
 def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: Served, views: Sequence[View]) -> None:
-    """axe finds nothing at all; no text is cut, and nothing stands beyond the screen; on small ones
-    the first row of numbers is within its first half.
+    """axe finds no violation; no text is cut, and nothing is outside the screen; on small screens
+    the first row of numbers is in the upper half.
     """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
@@ -236,7 +236,7 @@ def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: S
             page.wait_for_function(
                 f"document.body.classList.contains('dark') === {str(scheme == 'dark').lower()} && "
                 "document.getAnimations().length === 0 && !document.querySelector('.busy')",
-            )  # colours on their way, and what fades while an answer is awaited, are no finding
+            )  # running colour transitions and fading elements are not violations
             variant = (address, scheme, width)
             if page.evaluate("document.documentElement.scrollWidth") > width:
                 defects.append((*variant, "beyond the screen"))

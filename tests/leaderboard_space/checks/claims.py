@@ -1,8 +1,9 @@
-"""Read the board's sentences back as claims, and check each against numbers that did not come from
+"""Parse the board's sentences into claims, and check each against numbers that did not come from
 the board.
 
-Every sentence has to fit one pattern here, and the claims of that pattern have to follow from the
-truth; one that fits none is an error: who writes a new sentence writes down here what it claims.
+Every sentence has to match a pattern here, and the claims of that pattern have to follow from the
+truth; a sentence without a pattern is an error, so a new sentence needs a pattern for what it
+claims.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from eval_harness.records.result import Score
 
 
 def plain(fragment: str) -> str:
-    """HTML as the text a reader sees."""
+    """Return HTML as the text that a reader sees."""
     return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
 
 
 def check_words(page: str) -> str:
-    """The page; raises AssertionError where it says a value of Python that means nothing to a
+    """Return the page; raise AssertionError if it contains a Python value that means nothing to a
     reader.
     """
     match = re.search(r"[^<>]{0,60}(?:[,;(] |title=\")(?:None|nan|inf|True|False)\b[^<>]{0,20}", html.unescape(page))
@@ -49,7 +50,7 @@ NUM = rf"({'|'.join(NUMBER_WORDS)}|[\d,]+)"
 
 @dataclass(frozen=True)
 class Truth:
-    """One ranked row as it really is: `first` is the place the table shows for it."""
+    """One ranked row with its true values; `first` is the rank that the table shows for it."""
 
     name: str
     value: float
@@ -58,14 +59,14 @@ class Truth:
 
 
 def whole(number_text: str) -> int:
-    """A number as the board writes it, in words or digits."""
+    """Parse a number as the board writes it, in words or digits."""
     number_text = number_text.lower()
     return NUMBER_WORDS.index(number_text) if number_text in NUMBER_WORDS else int(number_text.replace(",", ""))
 
 
 def rounds_to(number_text: str, value: float) -> bool:
-    """True if a shown number is the value, rounded; nothing but all and none is shown as 100.0 and
-    0.0 percent.
+    """Return True if a displayed number is the rounded value; only all and none may be displayed as
+    100.0 and 0.0 percent.
     """
     number_text = number_text.replace("−", "-").replace(",", "")
     if number_text.startswith((">", "<")):
@@ -95,9 +96,10 @@ def check_headline(
     stand_apart: int = 0,
     small: int = 0,
 ) -> None:
-    """Raises AssertionError where the headline (without what it is about) claims what the rows do
-    not show: who has the best score, who else may be the best, how many beat guessing. `up`: the
-    first row has the highest value.
+    """Check the headline (without its topic) against the rows: who has the best score, who else may
+    be the best, how many beat guessing.
+
+    `up`: the first row has the highest value. Raises AssertionError.
     """
     if not rows:
         why = {
@@ -137,7 +139,7 @@ def check_headline(
 
 
 def _names(text: str, rows: Sequence[Truth], many: str) -> bool:
-    """True if a part of a sentence names these rows and no others, or says how many they are."""
+    """Return True if a part of a sentence names exactly these rows, or states their number."""
     if count_match := re.fullmatch(rf"{NUM} {many}", text, re.I):
         return whole(count_match[1]) == len(rows) > 3
     remaining = text
@@ -175,7 +177,7 @@ def _check_guessing(sentence: str, tail: str | None, rows: Sequence[Truth], many
 
 
 def check_caption(caption: str, scores: Sequence[Score], case: str, selected: bool, up: bool | None) -> None:
-    """The sentences under the headline. `scores`: of all rows with a value."""
+    """Check the sentences under the headline. `scores`: of all rows with a value."""
     sizes = {(score.n, score.n_cases) for score in scores}
     for n, cases, unit in re.findall(r"n = ([\d,]+)(?: from ([\d,]+))? (\w+)\.", caption):
         assert sizes == {(whole(n), whole(cases or n))}, caption
@@ -203,8 +205,8 @@ SIGNS = {"▲": "better", "≈": "no different", "▼": "worse", "·": None}
 
 
 def check_trust(headline: str, models: int, better: int, worse: int) -> None:
-    """The first sentence of the board, by how many models were tested in its benchmark and how many
-    marks each verdict has there.
+    """Check the board's first sentence against the number of models tested on its benchmark, and
+    the number of marks per verdict.
     """
     if single_model := re.fullmatch(
         rf"The one model asked to .+ (beats|does worse than|does not beat) {GUESS}\.", headline
@@ -225,8 +227,8 @@ def check_trust(headline: str, models: int, better: int, worse: int) -> None:
 
 
 def check_model_verdicts(headline: str, name: str, verdicts: Sequence[str | None]) -> None:
-    """The first sentence of a model's page: every verdict that it names is one that a result of the
-    model has.
+    """Check the first sentence of a model's page: every verdict that it names is that of one of the
+    model's results.
     """
     if headline == f"This board has no ranked result of {name}.":
         return

@@ -1,5 +1,5 @@
-"""The page Compare over a generated store, held against the paired tests of its raw files' own
-units.
+"""Check the page Compare over a generated store, against paired tests of the units in its raw
+files.
 
 See also: the other pages (`pages.py`).
 """
@@ -30,7 +30,7 @@ from tests.leaderboard_space.generated import Raw, apart
 
 
 def check_comparison(board: Board, family: str, section: Section, truth: dict[str, Raw]) -> None:
-    """The finding of the page Compare, against the paired test of the two runs' own units."""
+    """Check the finding of the page Compare against the paired test of the two runs' own units."""
     key = f"{family}/{section.key}"
     page = check_words(compare.page(board, {"set": key}))
     cases_page = cases.page(board, {"set": key, "order": "wrong"})
@@ -56,7 +56,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
         assert "cannot be compared" in finding, finding
         return
     test = paired_test(first_run.units, second_run.units, metric)  # type: ignore[arg-type]
-    assert test.difference >= 0, test  # who scored more stands first
+    assert test.difference >= 0, test  # the higher score comes first
     corrected = cases_page.differences(metric)[0].corrected
     if test.p >= 0.05:
         assert "do not differ significantly" in finding, (finding, test)
@@ -89,8 +89,8 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
 
 
 def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pairs: int) -> list[dict[str, Any]]:
-    """Every score of every pair is its paired test, corrected for all pairs (Holm), and the page
-    shows it; the rows of the chosen score.
+    """Check that every score of every pair has the p-value of its paired test, corrected for all
+    pairs (Holm), and that the page shows it; also the rows of the chosen score.
     """
     page, rows = (
         compare.page(board, request),
@@ -117,9 +117,12 @@ def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pa
 def check_corrected(
     board: Board, request: dict[str, str], pairs: list[dict[str, Any]], truth: dict[str, Raw], metric: str
 ) -> None:
-    """Pairs are corrected as the leaderboard corrects its ranks, computed here from the raw files;
-    where it does not rank these results together, for the pairs alone. So who is significantly
-    better stands ahead on the leaderboard, and who shares rank 1 is not beaten.
+    """Check the correction for several pairs: it is the leaderboard's correction of its ranks,
+    computed here from the raw files; results that it does not rank together are corrected for the
+    chosen pairs alone.
+
+    So a significantly better result is ahead on the leaderboard, and one that shares rank 1 is not
+    beaten.
     """
     family, _, key = request["set"].partition("/")
     keys = {row[side] for row in pairs for side in ("first_run", "second_run")}
@@ -151,8 +154,8 @@ def check_corrected(
 
 
 def check_default(comparison: Comparison, truth: dict[str, Raw], metric: str, page: str) -> None:
-    """Where no result is named, the best of those ranked is compared with another model, and the
-    page says that it is an example.
+    """If no result is named, a result with the best ranked score is compared with another model,
+    and the page says that this is an example.
     """
     values = {
         key: raw.scores[metric].value or 0.0
@@ -170,8 +173,8 @@ def check_default(comparison: Comparison, truth: dict[str, Raw], metric: str, pa
 
 
 def check_flips(page: str, compared: Comparison, first_run: Raw, second_run: Raw, metric: str) -> None:
-    """How many units two results differ on, in how many cases, and of how many units each got
-    more.
+    """Check on how many units two results differ, in how many cases, and how many units each got
+    right alone.
     """
     first_units, second_units = (
         run.units[run.units["metric"] == metric].set_index("unit") for run in (first_run, second_run)

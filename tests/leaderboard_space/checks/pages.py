@@ -1,7 +1,7 @@
-"""Every page of the board over a generated store, held against scores computed from its raw files.
+"""Check every page of the board over a generated store against scores computed from its raw files.
 
-`python -m tests.leaderboard_space.checks.pages --stores 200 --seed 7` checks many; a few are a test
-(`test_generated_stores.py`). See also: the stores (`generated.py`), what a sentence claims
+`python -m tests.leaderboard_space.checks.pages --stores 200 --seed 7` checks many stores; a few are
+a test (`test_generated_stores.py`). See also: the stores (`generated.py`), what a sentence claims
 (`claims.py`), comparisons (`comparison.py`).
 """
 
@@ -53,9 +53,8 @@ NOTHING = Score(value=None, n=0, n_cases=0)
 
 
 def check_store(store: Path, family: str, extra: list[Result]) -> int:
-    """Every page of the board over a store; returns how many pages were checked.
-
-    Raises AssertionError.
+    """Check every page of the board over a store; return how many pages were checked. Raises
+    AssertionError.
     """
     board = Board(store, extra)
     service = Service(board)
@@ -85,9 +84,8 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
 
 
 def is_saved(row: dict[str, Any], score: Score) -> None:
-    """Raises AssertionError where a saved row is not this score.
-
-    A printed one without an interval may have been given one.
+    """Raise AssertionError if a saved row differs from this score. A printed score may have gained
+    an interval.
     """
     names = ("value", "low", "high", "chance", "verdict") if score.low is not None else ("value", "chance", "verdict")
     for name in names:
@@ -103,7 +101,7 @@ def is_saved(row: dict[str, Any], score: Score) -> None:
 def check_panel(
     service: Service, request: dict[str, Any], page: str, truth: dict[str, Raw], cell: tuple[str, str] | None
 ) -> None:
-    """The saved table is the truth, the page shows the saved table, and its headline and caption
+    """Check that the saved table is true, that the page shows it, and that its headline and caption
     follow from it.
     """
     family, metric = request["format"], request["metric"]
@@ -191,9 +189,9 @@ def check_panel(
 
 
 def check_places(saved: dict[str, Any], truth: dict[str, Raw], keys: list[str], metric: str, up: bool) -> None:
-    """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair
-    alone; who shares rank 1 is not beaten by anybody even at the strictest correction for all pairs
-    (Bonferroni's).
+    """Check the ranks: a model behind rank 1 is significantly worse than some other by the test of
+    that pair alone, and a model at rank 1 is beaten by no other even at the strictest correction
+    for all pairs (Bonferroni's).
     """
     value = {key: truth[key].scores[metric].value or 0.0 for key in keys}
     for key in keys:
@@ -209,8 +207,8 @@ def check_places(saved: dict[str, Any], truth: dict[str, Raw], keys: list[str], 
 
 
 def check_breakdown(service: Service, breakdown_request: dict[str, Any], truth: dict[str, Raw]) -> None:
-    """The saved cells are the truth, and the heat map shows each with the sign of its test; the
-    plots say what their marks are.
+    """Check that the saved cells are true, and that the heat map shows each with the sign of its
+    test; the plots explain their marks.
     """
     facet, metric = FACET.get(breakdown_request["format"]), service.view(breakdown_request)["state"]["metric"]
     page = check_words(service.breakdown({**breakdown_request, "metric": metric, "facet": facet}))
@@ -240,7 +238,7 @@ def check_breakdown(service: Service, breakdown_request: dict[str, Any], truth: 
 
 
 def check_details(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
-    """The list of what is known of a result, and what Submit would say of it."""
+    """Check the list of what is known about a result, and what Submit would report about it."""
     for run_truth in [run_truth for run_truth in truth.values() if run_truth.units is not None][:2]:
         check_submitted(run_truth, family)
     for key, run_truth in truth.items():
@@ -257,7 +255,7 @@ def check_details(service: Service, family: str, section: Section, truth: dict[s
 
 
 def check_submitted(run_truth: Raw, family: str) -> None:
-    """What the tab Submit says of a result's scores, and how it counts problems."""
+    """Check what the tab Submit reports about a result's scores, and how it counts problems."""
     result, empty = run_truth.result, pd.DataFrame()
     problems = [f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(run_truth.scores) % 9)] + [
         "a.csv: is cut off"
@@ -280,8 +278,8 @@ def check_submitted(run_truth: Raw, family: str) -> None:
 
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
-    """The first screen's matrix and sentence, and the first sentence and lines of models' own
-    pages, by what the store holds.
+    """Check the first screen's matrix and sentence, and the first sentence and lines of the models'
+    own pages, against the store's content.
     """
     metric, rows = HEADLINE_METRICS[family], [run_truth for truth in sections for run_truth in truth.values()]
     page = check_words(OverviewPages(service).page({"all": "yes"}))
@@ -300,7 +298,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
     sentence, tested = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), marks.total() - marks["·"]  # type: ignore[index]
     if sentence != "No model here has been tested against guessing yet.":
         check_trust(sentence, tested, marks["▲"], marks["▼"])
-    elif "the paper's random run" not in page:  # which has no exact chance to be tested against
+    elif "the paper's random run" not in page:  # there is no exact chance to test against
         assert tested == 0, (sentence, marks)
     for name in sorted(
         {run_truth.result.model.name for run_truth in rows if run_truth.result.model.kind != "baseline"}
@@ -327,7 +325,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
 
 
 def _is_line_of(score: Score, value: str, ends: str, verdict: str) -> bool:
-    """True if a line of a model's page says this of a result."""
+    """Return True if a line of a model's page says this about a result."""
     if score.is_small:
         return verdict.startswith("too few independent ") and rounds_to(value, score.value or 0.0)
     sign = next(sign for sign, word in SIGNS.items() if word == score.verdict)

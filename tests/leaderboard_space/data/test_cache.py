@@ -1,5 +1,5 @@
-"""The board's cache: each result is computed once, is dropped with what it was computed of, and
-their number is bounded.
+"""Test the board's cache: each result is computed once and dropped together with its inputs, and
+the number of results is bounded.
 """
 
 from __future__ import annotations

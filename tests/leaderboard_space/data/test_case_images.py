@@ -1,5 +1,5 @@
-"""Images of cases whose dataset lies on the Hub: fetched from the loopback Hub in the background,
-only where the terms allow.
+"""Test images of cases whose dataset is on the Hub: they are fetched from the loopback Hub in the
+background, and only if their licences allow it.
 """
 
 import json
@@ -27,9 +27,7 @@ def on_local_hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def state_licence(folder: Path, licence: str) -> None:
-    """Give the drawn images the official name, so that the licence of each decides, and this
-    licence.
-    """
+    """Mark phantoms as official, so that each image's licence decides, and set this licence."""
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"origin": "official"}))
     for path in (folder / "questions_text").glob("*.parquet"):
@@ -40,7 +38,7 @@ def state_licence(folder: Path, licence: str) -> None:
 
 
 def shown(workdir: Path, licence: str) -> dict[str, int]:
-    """What the page of cases holds at first, and once no image is waited for."""
+    """Count what the page of cases contains at first, and once no image is pending."""
     folder = workdir / "mediconfusion"
     build("mediconfusion", out=folder)
     state_licence(folder, licence)

@@ -1,4 +1,4 @@
-"""The page Cases with more results than it shows, and the answers it reads."""
+"""Test the page Cases with more results than it shows, and the answers that it reads."""
 
 import json
 import shutil
@@ -43,7 +43,8 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     assert "Model 7" in articles and "Model 0" not in articles
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
-    assert "None" not in page and not any("None" in row["labels"] for row in rows)  # labels that a question lacks
+    # labels that some questions lack
+    assert "None" not in page and not any("None" in row["labels"] for row in rows)
     monkeypatch.setattr(case, "MAX_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
 
@@ -97,8 +98,8 @@ def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:
 
 
 def test_filters_list_what_they_say(tmp_path: Path) -> None:
-    """Wrong first, wrong by one, and a label: each list is the cases that the raw answers show,
-    counted here by hand.
+    """Wrong first, wrong by a given model, and a label: each list contains the cases that the raw
+    answers give, recounted here.
     """
     family = "mediconfusion"
     question_table = questions(family, 30)

@@ -1,5 +1,5 @@
-"""Facets: any label within one, all facets together, with counts and scores held against a filter
-of the raw questions.
+"""Test facets: any label within one, all facets together, with counts and scores checked against a
+filter of the raw questions.
 """
 
 import json
@@ -39,22 +39,23 @@ FACETED_BENCHMARKS = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
 
 @cache
 def drawn(family: str) -> tuple[pd.DataFrame, Tree]:
-    """Questions of a format, and their tree."""
+    """Return questions of a format, and their tree."""
     question_table = questions(family, 60, seed=4)
     return question_table, build_tree(family, question_table)
 
 
 @given(st.sampled_from(FACETED_BENCHMARKS), st.data())
 def test_a_selection_is_what_the_command_line_selects(family: str, data: st.DataObject) -> None:
-    """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the
-    board); counts are what one more choice of that facet would leave.
+    """Labels are joined by "or" within a facet and by "and" across facets (the reference is
+    `dataset_builders.facets`, which is independent of the board); a count is what one more choice
+    of that facet would leave.
     """
     question_table, tree = drawn(family)
     labels = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]
     chosen = data.draw(st.lists(st.sampled_from(labels), unique=True, max_size=5))
     try:
         expected = select_by_facets(question_table, [f"{facet}={label}" for facet, label in chosen])
-    except BadInput:  # no question has them all
+    except BadInput:  # no question has all of them
         expected = np.zeros(len(question_table), dtype=bool)
     mask = tree.mask(chosen)
     assert (mask is None and not chosen) or (mask == expected).all()
@@ -107,7 +108,7 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     request = {"format": "probmed", "branches": [("modality", "ct")]}
     request["metric"] = service.view(request)["state"][
         "metric"
-    ]  # as the browser asks: the first one of which parts are known
+    ]  # as the browser requests it: the first metric that is known for parts
     page = service.breakdown(request)
     table = page[page.index('data-table="breakdown"') : page.index("</table>")]
     assert all(f"{organ} CT" in table for organ in ("abdomen", "chest", "brain", "spine"))
@@ -115,7 +116,8 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     modality_view = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
     assert "published · T7" in modality_view["html"] and "GPT-4o" in modality_view["html"]  # exactly one image type
     two_branches = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
-    assert not parse_query(service.board, two_branches).standings.rows  # printed by one facet at a time
+    # the paper prints results by one facet at a time
+    assert not parse_query(service.board, two_branches).standings.rows
     assert (
         selection_cells(two_branches["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []
     )  # type: ignore[arg-type]
@@ -153,5 +155,5 @@ def test_published_image_types_are_branches_of_their_organs() -> None:
     entry = Entry("published/0", result)
     cell = own_scores(entry, [("organ", "chest", "mri")])["organ"]
     assert cell is not None and (cell.value, cell.n) == (75.0, 40)
-    assert "organ" not in own_scores(entry, [("organ", "chest")])  # three cells: no paper prints them as one
+    assert "organ" not in own_scores(entry, [("organ", "chest")])  # three cells, which no paper prints as one
     assert len(path_cells(("organ", "chest"), result.breakdown)) == 3

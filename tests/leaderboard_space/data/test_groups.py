@@ -1,4 +1,4 @@
-"""Which of a model's results stands for it, and which results are ranked together."""
+"""Test which of a model's results represents it, and which results are ranked together."""
 
 import json
 import re
@@ -17,8 +17,8 @@ ASKED = questions(FORMAT, 30, seed=5)
 
 
 def run(store: Path, name: str, /, model: str = "GPT-4o", skill: float = 0.5, **method: object) -> Path:
-    """A result in the folder `name`; `method`: changes to its document's method, `created_at` and
-    `provenance` to the document.
+    """Make a result in the folder `name`; `method` contains changes to its document's method,
+    `created_at` and `provenance` to the document.
     """
     folder = add_run(store, FORMAT, ASKED, answers(ASKED, skill, seed=len(name)), model)
     moved = folder.rename(folder.with_name(name))
@@ -101,7 +101,8 @@ def test_withdrawn_results_leave_the_ranking_and_say_why(tmp_path: Path) -> None
     key = next(row.entry.key for row in standings.rows if row.group == "withdrawn")
     assert "by bob: wrong &lt;b&gt;images" in service.detail({"format": FORMAT, "key": key})
     assert "Other" not in service.breakdown({"format": FORMAT})
-    (folder / "withdrawn.json").write_text("{torn", encoding="utf-8")  # what cannot be read is not ranked again
+    # an unreadable result is not ranked again
+    (folder / "withdrawn.json").write_text("{torn", encoding="utf-8")
     board.refresh()
     assert "withdrawn.json" in board.snapshot.problems[0]
 

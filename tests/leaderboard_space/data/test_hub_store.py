@@ -1,5 +1,5 @@
-"""A results store that is a dataset repository: read from the loopback Hub, and read again when it
-grows.
+"""Test a results store that is a dataset repository: it is read from the loopback Hub, and read
+again when it grows.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 @pytest.fixture
 def api(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> HfApi:
-    """The owner of an empty store, at whose news the board looks each time."""
+    """Return the client of an empty store's owner; the board checks for news at every refresh."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     monkeypatch.setattr("eval_harness.store.scan.HUB_RECHECK_SECONDS", 0)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
@@ -29,7 +29,7 @@ def api(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> HfApi:
 
 
 def result_of(model: str, folder: Path) -> Path:
-    """A store with one result."""
+    """Return a store with one result."""
     question_table = questions("halt-medvqa", 12)
     add_run(folder, "halt-medvqa", question_table, answers(question_table, 0.5), model)
     return folder
@@ -45,8 +45,8 @@ def test_a_repository_that_is_not_there_is_one_clear_line(local_hub: Any) -> Non
 
 
 def test_a_new_repository_without_results_is_a_board_to_begin_with(api: HfApi, tmp_path: Path) -> None:
-    """A Space is set up before anybody submits; it must start, show the first result, and bear that
-    results are withdrawn.
+    """A Space is set up before the first submission; it must start, show the first result, and
+    continue when results are withdrawn.
     """
     board = Board("ORG/results")
     assert not any(board.snapshot.sections.values()) and board.snapshot.problems == ()

@@ -1,5 +1,5 @@
-"""Every number in `published/` against the papers' text: whole printed lines, so that no cell,
-column or row can be lost or moved.
+"""Check every number in `published/` against the papers' text: whole printed lines are compared, so
+that no cell, column or row can be lost or moved.
 """
 
 import csv
@@ -37,13 +37,14 @@ PLACES: dict[str, list[tuple[str, str, str]]] = {
     "halt_medvqa_table1": [("halt_medvqa.txt", "Table 1:", "5 Conclusion")],
     "halt_medvqa_table7": [("halt_medvqa.txt", "Table 7:", "$^")],
 }
-"""Table -> (paper's text, pattern of the line before the table, pattern of the line after it); more
-than one place: all must agree."""
+"""Table -> (paper's text, pattern of the line before the table, pattern of the line after it); if
+there are several places, all must agree.
+"""
 
 
 def plain(line: str) -> str:
-    """A printed line without markup, citations and separators; the two labels that the ICLR text
-    misreads put right.
+    """Return a printed line without markup, citations and separators; two labels that the ICLR text
+    garbles are corrected.
     """
     line = re.sub(r"</?\w+>|\*\*|\\ul|\$|\\cite\w*", "", line).replace("\\pm", " ± ")
     line = re.sub(r"\[\d+\]", "", line)
@@ -52,7 +53,7 @@ def plain(line: str) -> str:
 
 
 def printed_lines(text: str, start: str, end: str) -> list[str]:
-    """The lines of a region that end in two numbers (or empty cells), in plain form."""
+    """Return the lines of a region that end in two numbers (or empty cells), without markup."""
     lines = text.split("\n")
     places = [number for number, line in enumerate(lines) if re.match(start, line)]
     start_index = places[-1] if start.startswith("CS") else places[0]
@@ -63,8 +64,8 @@ def printed_lines(text: str, start: str, end: str) -> list[str]:
 
 
 def our_lines(table: str) -> list[str]:
-    """The rows of the CSV as the paper prints them: a label that spans several lines stands on the
-    first of them only.
+    """Return the rows of the CSV as the paper prints them: a label that spans several lines is on
+    the first of them only.
     """
     with (PUBLISHED_FOLDER / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
@@ -96,7 +97,9 @@ HEADINGS = {
     "gmai_mmbench_table11": r"Overall\(\w+\)",
     "gmai_mmbench_table12": "",
 }
-"""Tables whose column headings are one printed line; what the CSV's headings have beside it."""
+"""Tables whose column headings are one printed line -> what the CSV's headings contain in
+addition.
+"""
 
 
 @pytest.mark.parametrize("table", sorted(HEADINGS))

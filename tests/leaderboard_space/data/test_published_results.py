@@ -1,4 +1,4 @@
-"""The published numbers as results, and all results as one table.
+"""Test the published numbers as results, and all results as one table.
 
 `test_published_papers.py` checks the digits against the papers.
 """
@@ -59,7 +59,7 @@ def the_cell(table: str, model: str, metric: str, facet_value: str | None = None
     return rows.iloc[0]
 
 
-# The papers, read by eye
+# The papers, read by a person
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_names_of_models():
 
 @pytest.mark.parametrize("number", [10, 11])
 def test_derived_counts_of_gmai(number):
-    """The stated count is the smallest of which every model's percentage (but two models') is a
+    """The stated count is the smallest of which every model's percentage (except two models') is a
     fraction.
     """
     columns: dict[str, list[float]] = {}
@@ -293,7 +293,7 @@ def test_board_results():
     assert not any("variant" in r.method.generation for r in merged)  # no oracle among the models
     best = max(r.scores["set_accuracy"].value for r in merged if r.benchmark.name == "mediconfusion")
     assert best == 29.55
-    assert len(published_results()) == len(PAPER_RESULTS)  # merging leaves the others alone
+    assert len(published_results()) == len(PAPER_RESULTS)  # merging does not change the other results
     assert published_results() == PAPER_RESULTS
 
 

@@ -1,4 +1,4 @@
-"""What the board computes for a selection is what scoring those questions alone gives."""
+"""Check that the board computes the same for a selection as scoring those questions alone."""
 
 import re
 from pathlib import Path
@@ -70,8 +70,8 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
-    """Table 1 of HALT: of 543, 538 irrelevant is significantly more than 138, and 43 not more than
-    40; as percent both were over 100.
+    """Table 1 of HALT: of 543, 538 irrelevant answers are significantly more than 138, and 43 are
+    not more than 40; as percentages both would exceed 100.
     """
     scores = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
     p = compute_unpaired_differences(scores, are_counts=True)[2]

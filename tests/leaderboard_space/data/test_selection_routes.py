@@ -1,5 +1,5 @@
-"""One selection by every route: the tree, an address, the API, `--branch`, and a stored run give
-the same questions.
+"""Check that one selection gives the same questions by every route: the tree, an address, the API,
+`--branch`, and a stored run.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FAMILY = "gmai-mmbench"
 
 
 def _asked() -> pd.DataFrame:
-    """Questions of which some have no task, department, modality or keyword, and one keyword is
-    called like a modality.
+    """Make questions some of which have no task, department, modality or keyword; one keyword
+    equals a modality's name.
     """
     question_table, rng = questions(FAMILY, 90, seed=47), np.random.default_rng(47)
     for column in ("task", "department", "modality", "keyword"):
@@ -52,8 +52,8 @@ def _service() -> Service:
 
 
 def _by_hand(question_table: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
-    """What the rule says, without the product: one group is any of its paths, the groups are
-    all.
+    """Apply the rule without the product's code: a group is any of its paths, and all groups must
+    match.
     """
 
     def is_on(row: pd.Series, path: tuple[str, ...]) -> bool:

@@ -1,4 +1,6 @@
-"""A store that changes while it is read: files that come late, go, or say what cannot be."""
+"""Test a store that changes while it is read: files that appear late, vanish, or contain impossible
+values.
+"""
 
 from pathlib import Path
 
@@ -16,7 +18,7 @@ def section_of(board: Board) -> Section:
 
 
 def measured(board: Board) -> int:
-    """How many results are scored from their answers."""
+    """Count the results that are scored from their answers."""
     outcomes, _ = board.outcomes(section_of(board)) or (None, None)
     return len(outcomes.runs) if outcomes is not None else 0
 

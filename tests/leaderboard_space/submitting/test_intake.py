@@ -1,5 +1,5 @@
-"""Uploaded files of every shape, scored on questions that the board trusts; and results on replaced
-datasets, which retire.
+"""Test uploaded files of every shape, scored on questions that the board trusts; and results on
+replaced datasets, which retire.
 """
 
 import shutil
@@ -131,7 +131,7 @@ def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, stor
 def test_signing_in_gives_no_right_to_a_folder_of_the_server(
     data: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Space on a mounted folder, where readers sign in for the hidden test: none of them writes
+    """On a Space with a mounted folder, users sign in for the hidden test, but none of them writes
     to the folder.
     """
     for name, value in {"SYSTEM": "spaces", "SPACE_ID": "ORG/board", "OAUTH_CLIENT_ID": "board"}.items():
@@ -147,8 +147,8 @@ def test_signing_in_gives_no_right_to_a_folder_of_the_server(
 
 
 def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tmp_path: Path) -> None:
-    """Its questions are of another fingerprint than those that the dataset has now: shown apart,
-    and no longer answered.
+    """The fingerprint of its questions differs from that of the current dataset: it is shown apart,
+    and Submit no longer offers its questions.
     """
     question_table = questions("gmai-mmbench", 12)
     (split,) = (candidate for candidate in trusted_of(data).splits if candidate.has_answers)

@@ -1,5 +1,5 @@
-"""Submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID Connect),
-real Hub client, nothing mocked.
+"""Test submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID
+Connect), real Hub client, nothing mocked.
 """
 
 from collections.abc import Iterator
@@ -29,14 +29,12 @@ def page(chromium: Any) -> Iterator[Any]:
     assert chromium.script_errors == []
     assert not [
         error for error in chromium.errors if error.startswith("http")
-    ]  # no other server is asked, in a Space too
+    ]  # no other server is contacted, in a Space too
 
 
 @pytest.fixture
 def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The store's owner is at work in this process: a dataset and an empty results store are on the
-    Hub.
-    """
+    """Act as the store's owner: put a dataset and an empty results store on the Hub."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**RESULTS)
@@ -45,8 +43,8 @@ def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def upload(page: Any, address: str, file: Path, model: str) -> None:
-    """Load the Submit tab anew, give a file and have it scored."""
-    page.goto("about:blank")  # an address that differs only behind its # is not loaded
+    """Reload the Submit tab, upload a file and have it scored."""
+    page.goto("about:blank")  # an address that differs only in its fragment would not be loaded
     page.goto(f"{address}/#/submit")
     page.get_by_label("Model", exact=True).wait_for()
     page.locator("#mp-submit input[type=file]").first.set_input_files(str(file))
@@ -58,7 +56,7 @@ def upload(page: Any, address: str, file: Path, model: str) -> None:
 
 @pytest.mark.sources
 def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, sources: Path, tmp_path: Path) -> None:
-    """The 22 answers that a real model gave: 12 of the 22 are right, as a careful reader reads
+    """These are 22 answers of a real model, of which 12 are right as a careful person reads
     them.
     """
     build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "gmai-mmbench", text_only=True)
@@ -88,12 +86,12 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
             page.locator("#mp-send").click()
             expect(sent).to_contain_text("A pull request is open")
 
-            outcomes = verify("ORG/results@1", data=["ORG/gmai-mmbench"])  # which is private
+            outcomes = verify("ORG/results@1", data=["ORG/gmai-mmbench"])  # the dataset is private
             assert [str(outcome.status) for outcome in outcomes] == ["added"], outcomes
             page.goto(f"{address}/#/b/gmai-mmbench?s=validation.published")
             sample = page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Sample")
 
-            def is_there() -> bool:  # the board looks again by itself; it is not started anew
+            def is_there() -> bool:  # the board checks by itself, without a restart
                 page.reload()
                 page.locator("#mp-gmai-mmbench table[data-table=leaderboard]").wait_for()
                 return bool(sample.count())

@@ -1,5 +1,5 @@
-"""Many submissions at once through the Space's API: all land or are refused with a reason, and none
-that was acknowledged is lost.
+"""Test many concurrent submissions through the Space's API: each is accepted or refused with a
+reason, and no acknowledged one is lost.
 """
 
 import signal
@@ -34,8 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Files of answers of invented models, no two the same; every fifth answers a question that is
-    not there.
+    """Make files of answers of invented models, no two alike; every fifth answers a question that
+    does not exist.
     """
     questions = open_repository(data).questions("test")
     workdir = tmp_path_factory.mktemp("files")
@@ -85,12 +85,12 @@ def test_many_at_once_onto_the_hub(
 
 
 def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list[Path], tmp_path: Path) -> None:
-    """A folder store whose Space is killed (SIGKILL) while many submissions are on their way."""
+    """Kill the Space of a folder store (SIGKILL) while many submissions are in progress."""
     store, acknowledged, enough = tmp_path / "store", list[dict[str, Any]](), threading.Event()
     (store / "results").mkdir(parents=True)
 
     def one(file: Path) -> None:
-        with suppress(Exception):  # the server is gone: this one was not acknowledged
+        with suppress(Exception):  # the server is gone, so this one was not acknowledged
             acknowledged.append(hand_in(address, target_of(data), file))
             if len(acknowledged) >= 2:
                 enough.set()

@@ -1,5 +1,5 @@
-"""The Submit page: what it offers to start from, what it says of broken files, and where it leads
-when a submission is in.
+"""Test the Submit page: its starting points, what it reports about broken files, and where it leads
+after a submission.
 """
 
 import csv
@@ -106,8 +106,8 @@ BROKEN_FILES = {
 def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     tab: SubmitTab, data: Path, tmp_path: Path, seed: int
 ) -> None:
-    """Files broken in one to three ways, each in several lines: as many kinds are listed, each with
-    its first line and how many more.
+    """Files have one to three kinds of errors, each in several lines: every kind is listed with its
+    first line and the number of further ones.
     """
     rng = random.Random(seed)
     chosen = rng.sample(sorted(BROKEN_FILES), rng.randint(1, 3))
@@ -158,6 +158,6 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> N
     report, *_, outcome = tab.check(HIDDEN_TEST_KEY, right, "Model A", None)
     assert outcome["ok"] and "The file answers every question of the test" in report and "75" not in report
     assert "sign" in tab.send(HIDDEN_TEST_KEY, right, "Model A", None)[-1]["problems"][0].lower()
-    for _ in range(2):  # the same file again costs nothing
+    for _ in range(2):  # the same file again uses no attempt
         report, *_, outcome = tab.send(HIDDEN_TEST_KEY, right, "Model A", None, token="hf_reader", user="reader")
         assert "Accuracy: 75.0 % of 60 questions" in report and outcome["remaining"] == 1

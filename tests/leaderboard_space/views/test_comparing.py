@@ -1,5 +1,5 @@
-"""Comparisons of two and more results: paired where answers are known, by their numbers
-elsewhere.
+"""Test comparisons of two and more results: paired where answers are known, otherwise by their
+printed numbers.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 
 def of_answers(value: float, n: int, sharing: float) -> Score:
-    """A printed score with its interval."""
+    """Return a printed score with its interval."""
     interval = printed_interval(value, n, (1.0, sharing))
     ends = {"low": 100 * interval.low, "high": 100 * interval.high, "n_effective": interval.n_effective}
     return Score(value=value, n=n, n_cases=n, **ends)
@@ -60,12 +60,13 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     assert difference.verdict == "no different" or (difference.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]
     is_apart = score.low > run.high or score.high < run.low  # type: ignore[operator]
     assert not (is_apart and difference.verdict == "no different"), (score, run)
-    exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
+    # an exact chance takes precedence over the run
+    exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})
     assert published_results.with_run_verdict(exact, run, "accuracy") == exact
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
-    """The day of launch: two models of Table 1, and the sentence is about them."""
+    """As on the day of launch: two models of Table 1 are compared, and the sentence is about them."""
     page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
     page_text = plain(page)
     assert (

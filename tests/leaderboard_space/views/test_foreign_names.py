@@ -1,4 +1,4 @@
-"""Names of models in any script: each is offered, found again by what a field shows of it, and
+"""Test model names in any script: each is offered, is found by the text that a field offers, and
 keeps its place in a sentence.
 """
 
@@ -26,7 +26,7 @@ SCRIPTS = [
 
 
 def drawn(number: int) -> str:
-    """A name of a few scripts; every third differs from the one before in case only."""
+    """Make a name from a few scripts; every third differs from the one before in case only."""
     dice = random.Random(number - (number % 3 == 2))
     name = f"{' '.join(dice.sample(SCRIPTS, dice.randint(1, 3)))} v{number - (number % 3 == 2)}"
     return name.swapcase() if number % 3 == 2 else name
@@ -45,7 +45,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
 
 
 def offered(page: str, field: str) -> list[str]:
-    """What a field offers, as a browser sends it back."""
+    """Return what a field offers, as a browser would send it back."""
     listed = page.split(f'<datalist id="{field}">')[1].split("</datalist>", maxsplit=1)[0]
     return [html.unescape(value).strip() for value in re.findall(r'<option value="([^"]*)"', listed)]
 
@@ -62,7 +62,7 @@ def test_every_name_that_a_field_offers_is_found_by_it(board: Board) -> None:
         )
         assert "No result named" not in plain(cases.page(board, {"model": name}))
     chosen = offered(model.page(service.board, {}), "mp-models")
-    assert len(chosen) == len(set(chosen)) == 40  # also where two differ in case only
+    assert len(chosen) == len(set(chosen)) == 40  # also if two names differ in case only
     for name in chosen[::2]:
         titles = re.findall(r'<h2 class="name"[^>]*>(.*?)</h2>', model.page(service.board, {"id": name}))
         assert [html.unescape(title).strip()[:100] for title in titles] == [visible(name).strip()[:100]], name
@@ -88,7 +88,7 @@ def test_cases_count_who_chose_an_option_and_name_them_on_demand(board: Board) -
 
 @given(st.lists(st.sampled_from(SCRIPTS), min_size=1, max_size=3).map(" ".join), st.floats(0, 100))
 def test_a_number_after_a_name_stays_behind_it(name: str, value: float) -> None:
-    """After a letter that runs to the left a mark ends its direction before anything of ours
+    """After a right-to-left letter, a mark resets the direction before any of our own text
     follows.
     """
     sentence = html.unescape(prose(f"{name}: {value:.1f} points"))

@@ -1,5 +1,5 @@
-"""Every number and sentence of the board over generated stores (see `checks/pages.py`, which checks
-as many as one likes).
+"""Check every number and sentence of the board over generated stores (`checks/pages.py` can check
+more).
 """
 
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A store full of hostile content: the board shows it as text, sets aside what it cannot read, and
-answers every page.
+"""Test a store full of hostile content: the board shows it as text, sets aside what it cannot read,
+and still serves every page.
 """
 
 import json

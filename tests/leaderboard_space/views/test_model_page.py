@@ -1,5 +1,5 @@
-"""The page of one model over the papers' numbers and over stores with answers: what it says follows
-from them.
+"""Test the page of one model over the papers' numbers and over stores with answers: its sentences
+follow from them.
 """
 
 import re
@@ -51,7 +51,7 @@ def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
 
 
 def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
-    """Every link leads to a set that is there."""
+    """Every link leads to a set that exists."""
     names = all_models(papers.board)
     assert {canonical_name(result.model.name) for result in board_results()} == set(names)
     keys = {
@@ -68,7 +68,7 @@ def test_the_tables_of_names_and_facts_fit_the_models() -> None:
     for row in read_table("model_facts"):
         assert row["name"] in model_names and bool(row["released"]) == bool(row["released_by"]), row
         assert not row["released"] or re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", row["released"]), row
-        if row["released_by"].startswith("arXiv:"):  # the number of a paper begins with its month
+        if row["released_by"].startswith("arXiv:"):  # a paper's arXiv number begins with its year and month
             assert row["released"][2:] == f"{row['paper'][6:8]}-{row['paper'][8:10]}", row
     written = [row["written"].lower() for row in read_table("model_names")]
     assert len(written) == len(set(written)) and not set(written) & {name.lower() for name in model_names}
@@ -113,7 +113,7 @@ def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
     question_table["options"], question_table["answer"] = (
         [["a", "b", "c"]] * 9,
         [[0]] * 9,
-    )  # of options in every order, each letter is the key as often
+    )  # over all orders of the options, each letter is the key equally often
     folder = add_run(tmp_path, "gmai-mmbench", question_table, answers(question_table, 0.5), "Model A")
     for permuted, keys in ((False, {"A": 100, "B": 0, "C": 0}), (True, dict.fromkeys("ABC", pytest.approx(100 / 3)))):
         change(folder, lambda result, turn=permuted: result["method"].update(samples=3, generation={"permute": turn}))
@@ -124,8 +124,8 @@ def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", FACET)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: Path, family: str, seed: int) -> None:
-    """What the headline calls weakest stands first in the table; under it are cases with that very
-    label, which a scoring of the raw answers by that very score calls wrong.
+    """The headline's weakest label is first in the table. Below it are cases with that label that
+    are wrong by the same score, recomputed from the raw answers.
     """
     question_table = questions(family, 160, seed=seed)
     given_ = answers(question_table, 0.4, seed=seed)

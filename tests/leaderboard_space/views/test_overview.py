@@ -1,5 +1,5 @@
-"""The first screen and topics: every number, mark and sentence against the raw tables, and a search
-that forgives.
+"""Test the first screen and topics: every number, mark and sentence against the raw tables, and a
+search that tolerates typos.
 """
 
 import html
@@ -26,7 +26,7 @@ from tests.leaderboard_space.checks.claims import plain, rounds_to
 
 PUBLISHED = board_results()
 SHOWN_BENCHMARKS = ["gmai-mmbench", "mediconfusion", "probmed", "probmed-vqa-rad", "halt-medvqa"]
-"""In the order of the columns: what knows most models first."""
+"""In column order: the benchmark with scores of most models first."""
 MARKS = {"v-better": "▲", "v-same": "≈", "v-worse": "▼", "v-untested": "·"}
 
 
@@ -36,7 +36,7 @@ def front() -> OverviewPages:
 
 
 def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:
-    """Model -> per column (class, value, mark, what is heard)."""
+    """Return model -> per column (class, value, mark, what a screen reader says)."""
     cells_by_model = {}
     body = page[page.index('<table class="matrix"') : page.index("</table>")]
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', body):
@@ -83,8 +83,8 @@ def test_the_matrix_shows_the_papers_numbers_and_no_average(front: OverviewPages
 
 
 def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) -> None:
-    """The mark of every cell is the verdict of the row it leads to, in whose interval guessing is
-    or is not; and the first sentence's counts are those of that page's headline.
+    """A cell's mark is the verdict of the row that it leads to, whose interval contains guessing or
+    not; the first sentence's counts are those of that page's headline.
     """
     overview = front.overview()
     counts = {}
@@ -107,7 +107,8 @@ def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) 
             assert score.low is not None and score.high is not None and score.chance is not None
             start, end = score.chance_interval or (score.chance, score.chance)
             touches = score.low <= end and start <= score.high
-            assert touches or score.verdict != "no different", (line.name, score)  # clear of guessing is significant
+            # an interval clear of guessing means significant
+            assert touches or score.verdict != "no different", (line.name, score)
             assert score.chance_interval or touches == (score.verdict == "no different"), (line.name, score)
         headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
         counts[column.task] = headline
@@ -122,7 +123,7 @@ def test_filters_sorting_and_pins(front: OverviewPages) -> None:
     medical = matrix(front.page({"all": "yes", "kind": "medical"}))
     assert 5 < len(medical) < len(every) and set(medical) < set(every)
     order = [(-sum(bool(cell[1]) for cell in cells), -float(cells[0][1] or -1)) for cells in every.values()]
-    assert order == sorted(order)  # what most benchmarks know first, then by the first column
+    assert order == sorted(order)  # models with scores on most benchmarks first, then by the first column
     counts = [sum(bool(cells[at][1]) for cells in every.values()) for at in range(len(SHOWN_BENCHMARKS))]
     assert counts == sorted(counts, reverse=True)
     pinned = list(matrix(front.page({"pin": ["RadFM", "Claude 3 Opus"]})))
@@ -133,9 +134,9 @@ def test_filters_sorting_and_pins(front: OverviewPages) -> None:
 
 
 def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gives_away(front: OverviewPages) -> None:
-    """Each label of each topic: its cells are numbers of the raw tables under that very label,
-    every aspect that is printed is shown, and those whose answer is the label rank no model. The
-    same selection on the benchmark's page is ranked by another score, too.
+    """For each label of each topic: its cells are numbers of the raw tables under that label, every
+    printed aspect is shown, and aspects whose answer is the label itself rank no model. On the
+    benchmark's page, the same selection is ranked by another score, too.
     """
     raw: dict[tuple[str, str, str], set[float]] = {}
     for result in PUBLISHED:
@@ -169,15 +170,15 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
             request = {"format": label.family, "branches": [[label.facet, label.value]], "metric": "modality"}
             assert front.service.view(request)["state"]["metric"].split("_")[0] not in given_away
     assert seen == {(label.family, f"{label.facet}:{label.value}") for label in labels}
-    assert "No such label: " in front.topic({"id": "fundus-photography"})  # why there is no more
+    assert "No such label: " in front.topic({"id": "fundus-photography"})  # the reason why there is no more
 
 
 GIVEN_AWAY = {"image_type": ("modality", "organ"), "modality": ("modality",), "organ": ("organ",)}
 
 
 def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) -> None:
-    """Also one that they print only by image type or by aspect: its hit leads to a page with its
-    numbers.
+    """This includes a label that a paper prints only by image type or by aspect: its match leads to
+    a page with its numbers.
     """
     for family, sections in front.service.board.snapshot.sections.items():
         section, values = sections[0], dict[str, set[str]]()
@@ -255,7 +256,7 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
 
 def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None:
     """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's
-    say which it is.
+    page state which it is.
     """
     column = next(column for column in front.overview().columns if column.family == "gmai-mmbench")
     assert column.is_random_run and column.chance == pytest.approx(25.9, abs=0.05)

@@ -1,4 +1,4 @@
-"""Plots, the heat map, and the table of image types and aspects, of the papers' numbers."""
+"""Test plots, the heat map, and the table of image types and aspects with the papers' numbers."""
 
 import json
 import re
@@ -61,10 +61,11 @@ def test_every_point_of_a_plot_stands_where_its_numbers_say_and_names_cover_none
             assert not any(start < x < right and top < y < bottom for _, x, y in places)
         assert len(boxes) >= min(len(places), 4)
         ups = sorted((numbers[1], y) for numbers, _, y in places)
-        assert all(low[1] >= high[1] - 1.5 for low, high in pairwise(ups))  # a higher number stands higher
+        assert all(low[1] >= high[1] - 1.5 for low, high in pairwise(ups))  # a higher number is drawn higher
         if name != "date":
             acrosses = sorted((numbers[0], x) for numbers, x, _ in places)
-            assert all(low[1] <= high[1] + 6 for low, high in pairwise(acrosses)), name  # a size is said with one digit
+            # a model's size is written with one digit
+            assert all(low[1] <= high[1] + 6 for low, high in pairwise(acrosses)), name
 
 
 def test_every_cell_of_the_heat_map_is_coloured_by_its_distance_from_guessing(service: Service) -> None:

@@ -1,6 +1,7 @@
-"""What the board promises of every selection of the papers' numbers: charts show the table's
-values, and no choice of labels leads to a blank page. See also: headlines and what a label gives
-away (`test_overview.py`).
+"""Test what the board promises for every selection of the papers' numbers: charts show the table's
+values, and no choice of labels leads to an empty page.
+
+See also: headlines, and scores that a label gives away (`test_overview.py`).
 """
 
 import html
@@ -30,21 +31,21 @@ def service() -> Service:
 
 
 def table_of(page: str) -> dict[str, str]:
-    """Model -> its score, of a leaderboard."""
+    """Return model -> its score on a leaderboard."""
     rows = re.findall(r'<tr class="k-[^"]*" data-key.*?<span>(.*?)</span>.*?<td class="num val"[^>]*>([^<]*)', page)
     return {html.unescape(name): html.unescape(value) for name, value in rows}
 
 
 def selections(service: Service, family: str) -> list[list[list[str]]]:
-    """Nothing selected, and every label of every facet."""
+    """Yield no selection, and every label of every facet."""
     tree = parse_query(service.board, {"format": family}).tree
     return [[], *([[facet, node.label]] for facet, nodes in tree.facets for node in nodes)]
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
 def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
-    """Every chart of every selection by every score: the value that it gives for a model stands in
-    the table above it, and it says the set of questions and the method.
+    """For every chart of every selection by every score, its value for a model is in the table
+    above it, and its text names the question set and the method.
     """
     points = 0
     metrics = parse_query(service.board, {"format": family}).metrics
@@ -69,8 +70,8 @@ def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
 def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) -> None:
-    """Two labels of two facets: a ranking, the parts that a paper prints, or what is printed
-    instead with a link to each.
+    """Two labels of two facets give a ranking, the parts that a paper prints, or a statement of
+    what is printed instead, with a link to each.
     """
     rng = np.random.default_rng(36)
     for label_a, label_b in combinations(
@@ -90,7 +91,7 @@ def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) 
 
 
 def test_every_result_of_a_long_table_can_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first rows, then all: in the table and in the breakdown alike."""
+    """The first rows are shown, then all, in the table and in the breakdown alike."""
     question_table, models, n_first = questions("gmai-mmbench", 6), 8, 5
     for module in (services, leaderboard):
         monkeypatch.setattr(module, "MAX_FIRST_RESULTS", n_first)

@@ -1,4 +1,4 @@
-"""Every sentence that the board computes, over generated numbers: what it claims follows from them
+"""Check every sentence that the board computes over generated numbers: its claims follow from them
 (see `claims.py`).
 """
 
@@ -14,7 +14,7 @@ from leaderboard_space.headlines import HeadlineFacts, RankedModel
 from leaderboard_space.html import number, score_text
 from tests.leaderboard_space.checks.claims import Truth, check_headline, check_trust, rounds_to
 
-# What differs by less than 1e-9 counts as equal: no value lies on that edge.
+# Differences below 1e-9 count as equal, so no generated difference is near that limit.
 VALUES = st.one_of(
     st.sampled_from([0.0, 100.0, 25.0, 29.55, 29.545454545, 99.97, 0.01, 50.0, 33.3333333333]),
     st.floats(0, 100).map(lambda value: round(value, 6)),
@@ -24,8 +24,8 @@ DRAWN_VERDICTS = st.sampled_from(["better", "no different", "worse", None])
 
 @st.composite
 def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, list[Truth]]:
-    """`untested`: chance is known of none, so that the headline is about who has the highest score;
-    few values, so that some are equal.
+    """Generate headline facts. `untested`: chance is unknown for all, so that the headline is about
+    the highest score; there are few values, so that some are equal.
     """
     size = draw(st.one_of(st.integers(0, 6), st.sampled_from([13, 60])))
     pool = draw(st.lists(VALUES, min_size=1, max_size=3)) if untested or draw(st.booleans()) else None  # ties
@@ -43,7 +43,7 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, li
     values.sort(reverse=up)
     tied = draw(st.integers(1, max(size, 1)))
     rows = []
-    for at, value in enumerate(values):  # of equal scores none is worse than the other
+    for at, value in enumerate(values):  # of equal scores, neither is worse
         first_rank = 1 if at < tied or abs(value - values[0]) < 1e-9 else at + 1
         rows.append(Truth(f"Model {at}", value, draw(verdicts), first_rank))
     facts = HeadlineFacts(
@@ -79,8 +79,8 @@ def test_a_shown_number_is_the_number(value: float) -> None:
 
 @given(st.lists(st.floats(-100, 100).map(lambda value: round(value, 6)), min_size=3, max_size=3).map(sorted), VALUES)
 def test_points_that_need_the_image(numbers, score) -> None:  # type: ignore[no-untyped-def]
-    """Every printed interval is above 0 exactly where the model sees, and the sentence says that
-    points need the image exactly then.
+    """A printed interval is above 0 if and only if the model sees, and then the sentence says that
+    points need the image.
     """
     low, value, high = numbers
     sight = Sight("accuracy", score, {}, "withheld", value, low, high, None, None, None, 100)

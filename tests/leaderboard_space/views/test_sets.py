@@ -1,5 +1,5 @@
-"""Sets of questions are never merged: whatever a store holds, every view is of one set, and the
-others are named beside it.
+"""Check that sets of questions are never merged: every view of a store shows one set, and names the
+others beside it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ GMAI = "gmai-mmbench"
 
 
 def _random_store(store: Path, seed: int) -> None:
-    """Results of some benchmarks on several sets each: phantoms, official by their counts, custom
-    ones, of both splits of GMAI-MMBench.
+    """Make results of some benchmarks on several sets each: phantoms, official by their counts,
+    custom ones, both splits of GMAI-MMBench.
     """
     rng = np.random.default_rng(seed)
     (store / "results").mkdir()
@@ -120,7 +120,7 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
         )  # type: ignore[union-attr]
         for pages in (front, papers_front)
     )
-    assert with_papers.models == without_results.models  # no measured result takes the papers' models away
+    assert with_papers.models == without_results.models  # measured results do not replace the papers' models
     assert sections[GMAI][0].key == papers_front.service.board.snapshot.sections[GMAI][0].key == "test.complete"
 
 
@@ -140,11 +140,11 @@ def test_the_search_finds_models_and_sets_wherever_they_are(tmp_path: Path, seed
 
 
 FACET_COLUMNS = {"task": "clinical vqa task", "granularity": "perceptual granularity", "keyword": "category"}
-"""Our facets -> the columns of VLMEvalKit's files that are named differently."""
+"""Our facets -> the columns that VLMEvalKit's files call differently."""
 
 
 def _recorded_run(file: Path, store: Path) -> pd.DataFrame:
-    """Add a model's recorded answers, read by the authors' own rule, to a store; returns the file's
+    """Add a model's recorded answers, read by the authors' own rule, to a store; return the file's
     table with VLMEvalKit's verdicts.
     """
     table = pd.read_excel(file, keep_default_na=False, dtype=str)
@@ -166,9 +166,9 @@ def _recorded_run(file: Path, store: Path) -> pd.DataFrame:
 @pytest.mark.sources
 @pytest.mark.exhaustive
 def test_recorded_results_of_real_models_are_what_their_authors_counted(sources: Path, tmp_path: Path) -> None:
-    """All five models on GMAI-MMBench's validation set, read by the authors' own rule: the board's
-    page by department, clinical task and granularity has the accuracies of VLMEvalKit's own files;
-    filters by department and modality are counts of its verdicts.
+    """For all five models on GMAI-MMBench's validation set, read by the authors' own rule, the
+    board's page by department, clinical task and granularity shows the accuracies of VLMEvalKit's
+    own files; filters by department and modality agree with counts of its verdicts.
     """
     files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))
     if not files:

@@ -1,5 +1,5 @@
-"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each
-names the cause.
+"""Check that no page, file or tool of the board judges or ranks a run whose answers mostly tell
+nothing about the model; each names the cause.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ JUDGED = re.compile(r"significantly (better|worse)|not significantly different|b
 
 
 def make(store: Path, family: str, seed: int) -> tuple[pd.DataFrame, dict[str, Mixture]]:
-    """A store of a format with three runs that know something, and three with answers that end in
-    every way: the questions, and the answers of each by name.
+    """Make a store of a format with three runs that know some answers, and three whose answers have
+    every status: the questions, and the answers of each by name.
     """
     rng = np.random.default_rng([seed, 9, BENCHMARKS.index(family)])
     question_table = questions(family, int(rng.choice([6, 36])), seed=seed)
