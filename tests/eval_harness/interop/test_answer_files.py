@@ -68,7 +68,7 @@ def records(data, seed, samples):
 
 
 def in_table(lines):
-    """Records as a table, where a missing answer is an empty cell with a status."""
+    """Return records as a table, where a missing answer is an empty cell with a status."""
     frame = pd.DataFrame(lines)
     return frame.assign(response=frame["response"].fillna(""))
 
@@ -163,7 +163,7 @@ def test_results_of_the_official_tsv_are_read_completely(sources, tmp_path):
         pytest.skip("the recorded answers are not here")
     for number, file in enumerate(files):
         table = pd.read_excel(file, dtype=str, keep_default_na=False)
-        if not number:  # the pictures are not published with the answers: any that are distinct will do
+        if not number:  # the pictures are not published with the answers, so any distinct ones will do
             images = [
                 base64.b64encode(encode_png(Image.new("RGB", (4, 4), (n // 256, n % 256, 7)))).decode()
                 for n in range(4550)

@@ -58,7 +58,7 @@ def by_text(body):
     text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
     # A hash, so that the harness and our run get equal answers.
     draw = hashlib.sha256(text.encode()).digest()
-    if not re.search(r"\bA\b\W", text):  # no lettered options: a question of yes or no
+    if not re.search(r"\bA\b\W", text):  # without lettered options: a yes/no question
         return ("Yes.", "No.", "The answer is yes", "No", "I cannot tell.")[draw[0] % 9 // 2]
     return INSPECT_ANSWERS[draw[0] % len(INSPECT_ANSWERS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
 

@@ -65,7 +65,7 @@ PICKS = [["B"], ["yes"], ["A", "C"], ["cannot tell"], ["Z"]]
 
 
 def study(keys):
-    """Answer QUESTIONS with PICKS; every byte that was served, and the responses."""
+    """Answer QUESTIONS with PICKS; return every byte that was served, and the responses."""
     reader, served, responses = HumanReader("R1"), [], []
     frame = pd.DataFrame({"question_id": [request.question_id for request in QUESTIONS], "case_id": [*"abacd"]})
     order = reader.order(frame)
@@ -89,7 +89,8 @@ def study(keys):
 
         ask("GET", "/")
         for number, row in enumerate(order, 1):
-            shown = ask("GET", "/item", params={"item": "1", "go": "3"}).json()  # no other item can be seen
+            # the page shows only the current item, whatever is requested
+            shown = ask("GET", "/item", params={"item": "1", "go": "3"}).json()
             assert (shown["item"], shown["question"], shown["options"]) == (str(number), QUESTIONS[row].question, [])
             [picture, other] = [
                 ask("GET", "/picture/0", params={"item": f"{place}"}) for place in (number, number % 5 + 1)
@@ -115,7 +116,7 @@ def decision(number, value):
 
 
 def test_no_byte_that_is_served_depends_on_the_key(monkeypatch):
-    """Two runs with other keys serve the same bytes. What was chosen is what is read."""
+    """Two runs with different keys serve the same bytes. What was chosen is what is read."""
     monkeypatch.setattr(human_reader, "PAGE_PORT", free_port())
     bytes_of_keys = []
     for keys in ([(1,), (0,), (0, 2), (1,), (0,)], [(2,), (1,), (3,), (), (24,)]):
@@ -175,7 +176,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
             page.wait_for_selector(f"#progress:has-text('{number} of {2 * PAIRS};')")
             page.wait_for_function("document.querySelector('.picture img').naturalWidth > 0")
             key = "ab"[number * number % 7 % 2] if number % 9 else "0"
-            page.keyboard.press("b" if key == "a" else "A")  # changed before it is written
+            page.keyboard.press("b" if key == "a" else "A")  # changed before it was confirmed
             page.keyboard.press(key)
             page.keyboard.press("Enter")
             pressed.append({"a": "A", "b": "B", "0": "I cannot tell."}[key])
@@ -197,7 +198,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
     page.wait_for_selector("#field-answer .bad:has-text('choose an answer')")
     answer(1, 13)
     page.wait_for_selector(f"#progress:has-text('14 of {2 * PAIRS};')")
-    page.keyboard.press("a")  # chosen, not written
+    page.keyboard.press("a")  # chosen, but not confirmed
     process.kill()
     process.wait(30)
     assert len(journal()) == 13

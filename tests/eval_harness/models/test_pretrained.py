@@ -175,7 +175,9 @@ def test_revision_is_the_cached_commit(tmp_path, monkeypatch):
 
 
 def test_tokenizer_chat_template_is_used_and_a_broken_one_is_refused(folder, tmp_path):
-    """Also a template of plain-text turns, and a generation config for several answers."""
+    """A template of plain-text turns must load, too, and a generation config for several
+    answers.
+    """
     own_template = (folder / "chat_template.jinja").read_text()
     of_text = "{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] }}{% endfor %}"
     for number, template in enumerate((own_template, of_text, "{{ messages + 1 }}")):

@@ -142,7 +142,9 @@ def wait_until(condition, timeout):
 
 
 def server_processes():
-    """Processes of vLLM's servers that the harness has started; they rename themselves."""
+    """Return the processes of vLLM's servers that the harness has started; they rename
+    themselves.
+    """
     pids = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
-"""Runs that show other images than a question's own: whose images those are, and what the answers
-then say of a score.
+"""Test runs that show other images than a question's own: whose images they are, and what the
+answers show about a score.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CASE_LISTS = st.lists(
 
 @given(CASE_LISTS, st.booleans(), st.randoms(use_true_random=False))
 def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
-    """Cases of a kind (modality), a key, an image that some share, and a patient that some
-    share.
+    """Cases have a kind (modality), a key, an image and a patient; some share an image or a
+    patient.
     """
     rows = [
         {"question_id": str(n), "case_id": f"c{n}", "question": "?", "question_type": "single", "options": list("abcd"),
@@ -60,7 +60,7 @@ def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
         for kind in {case[0] for case in cases} if labelled else {None}:
             of_kind = [row for row in rows if not labelled or row["modality"] == kind]
             keys = Counter(row["answer"][0] for row in of_kind)
-            if 2 * max(keys.values()) <= len(of_kind):  # then each image is shown once
+            if 2 * max(keys.values()) <= len(of_kind):  # no key is in the majority, so each image is shown once
                 assert len({partners.partner_by_case[row["case_id"]] for row in of_kind}) == len(of_kind)
 
 
@@ -75,7 +75,7 @@ def test_a_blank_image_has_the_size_and_the_mean_grey(width, height, mode, seed)
     assert blank.size == (width, height)
     assert colour[1] == (colour[1][0],) * 3 and abs(colour[1][0] - grey.mean()) <= 1
     broken = file.getvalue()[:-20]
-    assert blank_image(broken) == broken  # and fails as in the run with the right images
+    assert blank_image(broken) == broken  # a broken image fails as in the run with the right images
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +94,8 @@ def test_only_the_model_that_reads_pixels_is_said_to_see(runs):
         row = table.loc["individual_accuracy"]
         assert bool(row["sees"]) == (model == "Pixels")
         if model == "Pixels":
-            # With another image it answers as that one is, whose key is the other; with none it
-            # says left, right once in a pair.
+            # Shown another image, the model answers for that image, whose key is the other one;
+            # without an image it says left, which is right once per pair.
             assert (row["real"], row["withheld"], row["blank"], row["swapped"]) == (100, 50, 50, 0)
             assert row["from_image"] == 50 and row["low"] > 0 and row["best_arm"] in ("withheld", "blank")
             assert row["share_without"] == 50 and 0 < row["share_low"] < 50 < row["share_high"] < 100
@@ -122,13 +122,13 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
     command(*arguments, "--out", "run", cwd=tmp_path)
     journals = {path: path.read_bytes() for path in tmp_path.glob("run*/answers.jsonl")}
     assert {path.parent.name for path in journals} == {"run", "run-withheld", "run-blank", "run-swapped"}
-    assert {len(content.splitlines()) for content in journals.values()} == {4}  # of whole cases
+    assert {len(content.splitlines()) for content in journals.values()} == {4}  # only whole cases
     cut = tmp_path / "run-swapped" / "answers.jsonl"
     cut.write_bytes(b"".join(journals[cut].splitlines(keepends=True)[:1]))
     command(*arguments, "--out", "run", cwd=tmp_path)
     assert {path: sorted(path.read_bytes().splitlines()) for path in journals} == {
         path: sorted(content.splitlines()) for path, content in journals.items()
-    }  # what was there is not asked again, and the pictures are the same
+    }  # stored answers are not requested again, and the pictures are the same
     output = command("sight", "run-blank", cwd=tmp_path).stdout
     assert "individual_accuracy" in output and "Of 100 points" in output
     (tmp_path / "run" / "run.json").unlink()
@@ -137,7 +137,7 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
 
 def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path):
     class Model:
-        """Right with its own image; without it with this share of the questions."""
+        """Is right with its own image, and for this share of the questions without it."""
 
         def __init__(self, share):
             self.share = share

@@ -1,6 +1,5 @@
-"""Two routes, one picture: whatever kind of file an image comes in, a local model, a server, the
-exports to other harnesses and the Hub's tasks are given the same pixels, and these are the ones
-that were drawn.
+"""Check that one picture stays the same by every route: whatever its file format, a local model, a
+server, the exports to other harnesses and the Hub's tasks receive the same pixels as were drawn.
 """
 
 import base64
@@ -26,10 +25,10 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
 
 GREY = np.add.outer(np.arange(40), np.arange(3, 63)).astype(np.uint8) * 2
-"""40 x 60 pixels, no two turns of which are equal, of even numbers."""
+"""40 x 60 pixels with even values; all rotations and reflections differ."""
 COLOUR = np.stack([GREY, GREY[::-1], 255 - GREY], axis=-1)
 ALPHA = np.where(GREY > 100, 255, 0).astype(np.uint8)
-"""Alpha that is all or nothing, so that no rounding is in the way."""
+"""Alpha is 0 or 255, so that rounding does not matter."""
 ON_WHITE = np.where(ALPHA[..., None] == 255, COLOUR, 255).astype(np.uint8)
 TURNED = {
     1: lambda drawn: drawn,
@@ -47,7 +46,7 @@ TWELVE = np.rint(GREY.astype(float) * 4095 / 255).astype(np.uint16)
 
 
 def saved(pixels, encoding, orientation=1, mode=None, **options):
-    """The content of a file of these pixels."""
+    """Return the content of a file of these pixels."""
     buffer = io.BytesIO()
     image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
     image = image.convert(mode) if mode else image
@@ -91,8 +90,8 @@ def palette(transparent):
 
 
 def kinds():
-    """Name -> (content of a file, pixels that are to be seen; None where the coding loses some and
-    only turns and shades can be told).
+    """Return name -> (content of a file, expected pixels; (pixels, tolerance) for lossy
+    formats).
     """
     rgba = np.dstack([COLOUR, ALPHA])
     la = Image.merge("LA", [Image.fromarray(GREY), Image.fromarray(ALPHA)])
@@ -151,8 +150,8 @@ def rgb(pixels):
 
 
 def by_any_reader(data):
-    """The pixels that a reader sees who knows nothing of EXIF, alpha, frames or depth; JPEG and PNG
-    of 8 bits are all it reads.
+    """Return the pixels as a reader sees them that ignores EXIF, alpha, frames and depth, and reads
+    only 8-bit JPEG and PNG.
     """
     with Image.open(io.BytesIO(data)) as image:
         assert image.format in ("JPEG", "PNG") and image.mode in ("1", "L", "P", "RGB", "RGBA")
@@ -180,7 +179,7 @@ def sent_to_a_server(files):
 
 
 def built(tmp_path, files):
-    """A dataset of questions on these files, and what the build said of it."""
+    """Build a dataset of questions on these files; return it and the build's messages."""
     source = tmp_path / "source"
     source.mkdir(parents=True)
     write_sources("halt-medvqa", source)
@@ -241,7 +240,9 @@ def is_drawn(pixels, expected):
 
 @pytest.mark.parametrize("encoding", ["PNG", "TIFF"])
 def test_twelve_bits_are_told_by_the_whole_dataset_or_refused(tmp_path, encoding):
-    """A dark slice beside a bright one; alone, or among pictures of 16 bits, nobody can tell."""
+    """A dark slice beside a bright one is recognised; alone, or among 16-bit pictures, it cannot
+    be.
+    """
     dark, bright = saved(TWELVE // 4, encoding), saved(TWELVE, encoding)
     report, _ = built(tmp_path / "twelve", [dark, bright])
     rows = load_dataset(str(report.folder), "questions", split="test", cache_dir=str(tmp_path / "cache"))

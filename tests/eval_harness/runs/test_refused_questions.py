@@ -1,5 +1,5 @@
-"""Questions that a processor refuses, interrupted runs, and what names no model
-(`tests/chaos/test_every_run_ends.py` has the faults).
+"""Test questions that a processor rejects, interrupted runs, and `--model` values that name no
+model (`tests/chaos/test_every_run_ends.py` has the faults).
 """
 
 from dataclasses import replace
@@ -56,8 +56,8 @@ def test_answers_that_no_store_will_take_are_told_while_the_run_can_be_stopped(c
 
 @pytest.mark.slow
 def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
-    """An image of 1 x 400 pixels, which Qwen's processor does not take; a prompt that is longer
-    than a model's positions.
+    """An image of 1 x 400 pixels, which Qwen's processor rejects; a prompt longer than the model's
+    context.
     """
     from eval_harness.models.local.transformers_vlm import TransformersVLM
     from eval_harness.runs.ask import Sender

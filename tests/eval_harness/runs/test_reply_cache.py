@@ -1,5 +1,5 @@
-"""A cache of replies answers what was sent before in the same way to the same model, and nothing
-else.
+"""Test the cache of replies: it answers only requests that were sent before, in the same form, to
+the same model.
 """
 
 import json
@@ -58,8 +58,7 @@ def test_whatever_changes_what_is_sent_is_sent(data, tmp_path, changes):
         run_evaluation(asked(data, tmp_path, server, out=tmp_path / "one"))
         server.asked.clear()
         run_evaluation(asked(data, tmp_path, server, out=tmp_path / "two", **dict(changes)))
-        # In one of its two orders the permuted question is the question as it stands, but the run
-        # is another.
+        # One of the two option orders is the original one, but it still belongs to a different run.
         assert sum(server.asked.values()) == (16 if "permute" in changes else 8)
 
 

@@ -50,7 +50,7 @@ def test_a_model_that_knows_the_options_is_right_in_every_order(data, tmp_path, 
 def test_a_model_that_sticks_to_a_letter_is_found_out(data, tmp_path):
     result, _ = run_evaluation(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
-    assert result.scores["share_A"].value == 100  # the letter as it was shown
+    assert result.scores["share_A"].value == 100  # the letter as displayed
     assert "28 questions: the same option throughout 0.0 %, the same letter 100.0 %" in format_summary(result)
     assert result.scores["individual_accuracy"].value == 50
 
@@ -101,7 +101,7 @@ def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examp
 
 
 def plug_in(folder, text=""):
-    """A model of one's own that sees prompts and says so of nothing else."""
+    """Write a plug-in that declares nothing but that it needs no images (and `text`)."""
     file = folder / "mine.py"
     file.write_text(
         "from eval_harness.records.request import Response\n"

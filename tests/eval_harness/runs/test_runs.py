@@ -107,7 +107,7 @@ def test_the_digest_of_a_folder_and_of_a_class_follows_from_their_content(tmp_pa
         digests += [folder_digest(folder)] * (folder_digest(folder) == folder_digest(folder))
     assert digests[0] == digests[2] and len(set(digests)) == 3
 
-    def made(text):  # as in a notebook: there is no file of its source
+    def made(text):  # as in a notebook, where the class has no source file
         names = {"__name__": "__main__"}
         exec(text, names)
         return names["M"]()

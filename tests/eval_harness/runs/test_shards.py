@@ -1,5 +1,5 @@
-"""Several processes in one run folder: no order of begins, kills, restarts and ends loses an answer
-that counts.
+"""Test several processes in one run folder: no order of starts, kills, restarts and ends loses an
+answer that counts.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ class Process:
         self.stack.close()
 
     def kill(self, torn):
-        """What the system does when a process dies: its locks are free, its last line may be half
-        written.
+        """Do what the system does when a process dies: its locks are released, its last line may be
+        half written.
         """
         if torn:
             self.journal._journal._file.write(b'{"question_id": "q1", "resp')

@@ -1,5 +1,5 @@
-"""In no printed line and no sentence of the board do the test and the interval disagree, over
-generated results.
+"""Check on generated results that the test and the interval agree in every printed line and every
+sentence of the board.
 
 The board's pages are checked in the same way by `tests/leaderboard_space/checks`.
 """
@@ -119,8 +119,8 @@ def test_printed_tests_agree_with_printed_intervals(seed: int) -> None:
     st.booleans(),
 )
 def test_verdicts_agree_with_intervals_for_any_units(seed: int, n: int, clusters: int, chance: float, up: bool) -> None:
-    """As the board computes them for many runs at once: 0/1 outcomes, means over samples, own
-    denominators.
+    """The result is the same when many runs are computed at once, as on the board: 0/1 outcomes,
+    means over samples, own denominators.
     """
     rng = np.random.default_rng(seed)
     cluster = np.sort(rng.integers(0, clusters, n))

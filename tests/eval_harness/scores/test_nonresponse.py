@@ -1,4 +1,6 @@
-"""No output judges a run whose answers mostly tell nothing; each names the cause."""
+"""Check that no output judges a run whose answers mostly tell nothing about the model, and that
+each names the cause.
+"""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_clusters_are_components_of_cases_sharing_images() -> None:
 
 @pytest.mark.parametrize("family", BENCHMARKS)
 def test_breakdown_cell_equals_the_score_of_its_units(family: str) -> None:
-    """Also if other cells have the same units, or units that differ only in their clusters."""
+    """Also if other cells have equal units, or units that differ only in their clusters."""
     benchmark_questions = stores.questions(family, 12)
     table = compute_units(family, benchmark_questions, stores.answers(benchmark_questions, 0.6))
     halved = table.assign(cluster=table["cluster"] // 2)

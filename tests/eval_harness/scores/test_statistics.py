@@ -289,10 +289,8 @@ def test_holm_agrees_with_statsmodels() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
 def test_ranks_agree_with_pairwise_tests(models: int, seed: int, up: bool) -> None:
-    """Ranks and pairs agree.
-
-    Exactly the models that none beats share rank 1; no range of ranks is empty; of two models, one
-    leads alone exactly if they differ.
+    """Ranks and pairs agree. Rank 1 is shared by exactly the models that no other beats; no range
+    of ranks is empty; of two models, one leads alone if and only if they differ.
     """
     rng = np.random.default_rng(seed)
     # Rounding produces ties.
@@ -340,8 +338,8 @@ def test_best_model_is_not_excluded_for_differing_by_cluster_size() -> None:
 
 @pytest.mark.parametrize("seed", few(range(6), 3))
 def test_paired_test_does_not_depend_on_the_other_models(seed: int) -> None:
-    """Next to models with several samples, or with fewer answers, two models are tested as they are
-    alone.
+    """Two models get the same test result alone as beside others, which may have several samples or
+    fewer answers.
     """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(8, 60))

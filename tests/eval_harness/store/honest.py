@@ -45,9 +45,9 @@ TEXTS_BY_STYLE = {
     "very long": lambda k: "I am thinking about it. " * 6_000 + "The answer is A.",
     "markup": lambda k: "<script>alert(1)</script> =HYPERLINK(1) ```B``` | C |",
 }
-"""Kinds of texts: from a number to a response."""
+"""Style of a response -> its text, given a number."""
 SILENT_DELIVERIES = ("held back", "failed")
-"""Kinds of answers that are no text: what the server did."""
+"""Kinds of answers without a text: the delivery status."""
 
 HONEST_PLUG_IN = """
 import math, random
@@ -118,12 +118,13 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         generates = method in ("mc", "ff")
         back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline"]) if method == "mc" else "plug-in"
         kinds = tuple(draw.sample([*TEXTS_BY_STYLE, *SILENT_DELIVERIES], draw.choice([1, 2, 5])))
-        if kinds == ("failed",):  # a model that answers nothing is given up, which leaves nothing to submit
+        if kinds == ("failed",):  # a run without any answer ends early, which leaves nothing to submit
             kinds = ("failed", "letters")
         shows_options = back_end == "plug-in" and method == "mc" and not family.startswith("probmed")
         permute = shows_options and draw.random() < 0.2
         samples = draw.choice([None, None, 2, 3, 150]) if generates and back_end == "plug-in" and not permute else None
-        if samples == 150 and "very long" in kinds:  # more than a store takes, which `eval` says at the 20th answer
+        # too long for a store, which `eval` reports at the 20th answer
+        if samples == 150 and "very long" in kinds:
             samples = 3
         yield Case(
             number, family, method, back_end, kinds, MODEL_NAMES[number % len(MODEL_NAMES)], samples, permute,

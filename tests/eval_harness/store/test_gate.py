@@ -1,4 +1,6 @@
-"""Only bytes that we wrote are accepted, and no pull request keeps another from its verdict."""
+"""Check that only content that we have rewritten is accepted, and that no pull request delays the
+verdict on another.
+"""
 
 import json
 import random
@@ -179,12 +181,14 @@ def test_slow_submissions_are_postponed_and_refusals_remembered(owner, run, data
     outcomes = verify(STORE, everything=True, tell=reported.append)
     assert (reported[0].target, reported[0].status) == (f"{STORE}@{number}", "added")
     assert [outcome.status for outcome in outcomes[:2]] == ["refused", "refused"]
-    monkeypatch.setattr(pull_requests, "examine_in_sandbox", None)  # nothing is examined again
+    # verdicts are remembered: nothing may be examined again
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", None)
     assert [outcome.reasons for outcome in verify(STORE, everything=True)] == [
         outcome.reasons for outcome in outcomes[:2]
     ]
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", examined_here)
-    again = verify(STORE, everything=True, data=[str(data)])  # the owner names another dataset: another question
+    # with another dataset the verdict must be computed anew
+    again = verify(STORE, everything=True, data=[str(data)])
     assert [outcome.status for outcome in again] == ["refused", "refused"]
 
 

@@ -45,7 +45,7 @@ def test_no_failing_request_refuses_a_submission(owner, data, local_hub, monkeyp
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     name = f"ORG/asked-{uuid.uuid4().hex}"
     publish(data, name)
-    for model in ("Model", "Another"):  # the second has an equal to be compared with
+    for model in ("Model", "Another"):  # the second copy has an equal one to be compared with
         answers = write_lines(tmp_path / f"{model}.jsonl", responses(data))
         convert_and_submit(answers, STORE, "mediconfusion", model, name)
         if model == "Model":

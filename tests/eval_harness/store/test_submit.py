@@ -86,7 +86,7 @@ def test_an_edited_key_makes_another_dataset(run, data):
     questions["answer"] = questions["answer"].map(lambda key: [1 - key[0]])
     questions.to_parquet(run / "questions.parquet", index=False)
     (run / "result.json").unlink()
-    assert build_submission(run).problems == []  # the dataset is at hand: the run's own copy is not asked
+    assert build_submission(run).problems == []  # the dataset is at hand, so the run's own copy is not used
     # Without the dataset, the edited copy in the run must not be trusted.
     edit_json(run / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
     with pytest.raises(BadInput, match="--data"):

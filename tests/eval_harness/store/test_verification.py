@@ -194,7 +194,7 @@ def test_flagged_pull_requests_wait_for_review(owner, run, data, as_owner, tmp_p
         words = [outcome.status for outcome in verify(STORE, everything=True, data=[str(data)])]
     assert words == ["for a person", "for a person"]
     assert "perfect" in comments(owner, 2)[-1] and "identical to" in comments(owner, 3)[-1]
-    assert len(comments(owner, 3)) == 2  # what it opened with, and ours
+    assert len(comments(owner, 3)) == 2  # the submitter's opening comment, and ours
     assert accept(f"{STORE}@2", pull_head(owner, 2), data=[str(data)], with_questions=True).status == "added"
     assert any(path.startswith("questions/") for path in main_files(owner))
     assert refuse(f"{STORE}@3", "a copy of\nanother result").status == "refused"

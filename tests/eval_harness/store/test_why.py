@@ -1,5 +1,5 @@
-"""Planted reasons of a difference are named with their points; the points add up; every route says
-the same.
+"""Test the causes of a difference: planted ones are named with their points, the points add up, and
+every output agrees.
 """
 
 import json

@@ -208,7 +208,7 @@ def test_sweep_accepts_every_option_of_eval_with_the_same_type():
         parameter.name: getattr(parameter.annotation, "__origin__", parameter.annotation) for parameter in parameters
     }
     for name in ("dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
-        del declared[name]  # decide nothing about a run
+        del declared[name]  # options that do not affect a run's answers
     assert option_types() == declared
     defaults = {
         parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty

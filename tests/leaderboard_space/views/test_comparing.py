@@ -66,7 +66,7 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
-    """As on the day of launch: two models of Table 1 are compared, and the sentence is about them."""
+    """As on the day of launch: two models of Table 1 are compared, and the sentence names them."""
     page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
     page_text = plain(page)
     assert (

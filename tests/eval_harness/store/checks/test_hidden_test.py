@@ -379,7 +379,7 @@ def test_threads_and_instances_share_the_daily_limit_in_a_folder(folders, tmp_pa
             try:
                 return test.score(path, "Model", "ann").value
             except BadInput as error:
-                if "still being read" not in str(error):  # of one client one is read and one waits
+                if "still being read" not in str(error):  # per client, one upload is read while one waits
                     return "you have used all" in str(error)
                 time.sleep(0.05)
 

@@ -62,7 +62,7 @@ class Attempt:
     rows: list[Row] = field(repr=False)
     account: str = "eve"
     replies: list[Row] | None = field(default=None, repr=False)
-    """Of a judge model."""
+    """A judge model's replies."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def key_with_noise(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def withdrawn_again(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """What Eve withdrew, with a blank added or a few answers changed, under the same or another
+    """What Eve withdrew, with a space added or a few answers changed, under the same or another
     name.
     """
     run, rows = (
@@ -261,8 +261,8 @@ def withdrawn_again(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def forged_arms(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """An own run without the right images that avoids the key, so that the whole score seems to
-    need them.
+    """A run of Eve's own without the right images that avoids the key, so that the whole score
+    seems to need them.
     """
     if world.dataset.family == "halt-medvqa":
         return  # its key is "I do not know", which honest models avoid as well
@@ -313,7 +313,7 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
     run = changed(run, method={"extraction": draw.choice(["ours", "official"]) if may_be_official else "ours"})
     reads = world.judged(victim).readings().set_index("question_id")["choice"]
     copied = set(draw.sample(range(samples), draw.randint(1, samples)))
-    kept_as_read = run.method.extraction == "official"  # which reads one wording and not another
+    kept_as_read = run.method.extraction == "official"  # this reader reads only one wording
     change, style = (
         "none" if kept_as_read else draw.choice(["none", "case", "blanks", "style"]),
         draw.choice(STYLES),
@@ -329,7 +329,7 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
                 text = wording[name]
                 row["response"] = {"none": text, "case": text.upper(), "blanks": f" {text} \n"}[change]
         rows.append(row)
-    if draw.random() < 0.4:  # a part of the questions, which a run may lack
+    if draw.random() < 0.4:  # only some of the questions, since a run may be incomplete
         copied_questions = set(draw.sample(sorted(key), math.ceil(0.6 * len(key))))
         rows = [row for row in rows if row["question_id"] in copied_questions]
     yield Attempt(run, draw.sample(rows, len(rows)))
@@ -358,7 +358,9 @@ def read_by_a_judge(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def misstated_responder(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """The responder is misstated: a claimed baseline that is none, or a baseline in disguise."""
+    """The responder is misstated: a model that claims to be a baseline, or a baseline in
+    disguise.
+    """
     kind, responder = (
         draw.choice(["open", "baseline", None]),
         draw.choice(["model", "guessing", "oracle"]),
@@ -472,12 +474,14 @@ def another_name(draw: random.Random, name: str) -> str:
 
 
 def lookalike_names(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A name that passes for that of another result, or of a published one."""
+    """A name that could be mistaken for that of another result, or of a published one."""
     name = draw.choice(["Ann's model", *PUBLISHED_KINDS])
     lookalike = another_name(draw, name)
     plain = [spelling.casefold().translate({ord(c): None for c in " -.`'"}) for spelling in (name, lookalike)]
     if plain[0] == plain[1] and PUBLISHED_KINDS.get(name) != "baseline":
-        return  # the same name spelled otherwise: a result of the same model stands beside the paper's
+        # another spelling of the same name is allowed: the model's own result is listed beside the
+        # paper's
+        return
     run = world.run(name=lookalike)
     yield Attempt(run, world.answers(draw, run))
 
@@ -524,7 +528,7 @@ LIE_GENERATORS = (
 
 
 UNSURE = (key_with_noise,)
-"""Kinds that are told by chance alone: most of them are caught."""
+"""Most of the kinds that only statistics can detect are caught."""
 
 
 @pytest.mark.parametrize("kind", LIE_GENERATORS, ids=lambda kind: kind.__name__)

@@ -1,4 +1,4 @@
-"""Files of answers as other programs write them give the same scores as the plain one."""
+"""Check that files of answers in other programs' formats give the same scores as the plain one."""
 
 import csv
 import io

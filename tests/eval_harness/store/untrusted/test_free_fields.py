@@ -124,7 +124,7 @@ FREE = (
     "method.generation.variant", "benchmark.name", "benchmark.split", "benchmark.selection", "benchmark.repo", "benchmark.revision",
     "deviations.0", "command", "created_at", "environment.x", "request.model", "request.data", "run_id",
 )  # fmt: skip
-"""Fields whose text is up to who submits a run."""
+"""Fields whose text the submitter can choose freely."""
 
 
 def with_text(document, path, text):
@@ -141,7 +141,7 @@ def with_text(document, path, text):
 
 @pytest.mark.parametrize("kind", EVIL)
 def test_free_text_never_adds_a_row_to_any_output(honest, run_json, kind):
-    """Accepted or not: results that no verifier has seen are printed as well."""
+    """Unaccepted results are printed, too, so the same must hold for them."""
     scores = {"set_accuracy": honest.result.scores["set_accuracy"]}
     plain = honest.result.model_copy(update={"breakdown": {}, "scores": scores})
     usual = tidy_table([plain])

@@ -76,7 +76,7 @@ def examine_folder_here(workdir, folder, dataset) -> str:
         return "; ".join([*submission.problems, *([] if submission.folder == folder else ["lies elsewhere"])])
     except SandboxError:
         # A crash of the sandbox is not a reasoned refusal.
-        raise  # refused as well, but nobody foresaw it
+        raise  # also a refusal, but an unforeseen one
     except BadInput as error:
         return str(error)
 

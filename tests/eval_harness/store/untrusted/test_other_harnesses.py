@@ -50,7 +50,7 @@ def drawn(data, seed):
     rng = random.Random(seed)
     for row in default_questions(data).itertuples():
         index = rng.randrange(len(row.options))
-        # A question of yes or no has no letters but in VLMEvalKit.
+        # A yes/no question has letters in VLMEvalKit only.
         letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
         text = rng.choice(ANSWER_TEMPLATES).format(letter=letter, text=row.options[index])
         yield row, None if rng.random() < 0.1 else text
@@ -121,13 +121,14 @@ def test_the_same_answers_give_the_same_numbers(data, seed, tmp_path):
     for file in files:
         submission = result(file)
         assert submission.result.statuses["failed"] == sum(text is None for _, text in answers)
-        if file.name != "model_medprobe.tsv":  # a spreadsheet or a TSV in pandas makes "None" and an empty answer alike
+        # spreadsheets and pandas' TSV do not distinguish "None" from an empty answer
+        if file.name != "model_medprobe.tsv":
             assert submission.result.scores == expected.result.scores, file
             assert list(submission.readings()["status"]) == list(expected.readings()["status"])
 
 
 def test_vlmevalkit_letters_for_yes_no_questions_are_read(phantoms, tmp_path):
-    """VLMEvalKit asks every question by letters (its own accuracy is the same:
+    """VLMEvalKit shows letters with every question (its own accuracy is the same:
     docs/harnesses.md).
     """
     data = phantoms / "probmed"

@@ -71,7 +71,7 @@ def test_a_timeout_kills_a_waiting_call_and_its_children(tmp_path):
     with (
         pytest.raises(Postponed, match="later"),
         sandbox.time_limit(1),
-    ):  # that says nothing about what was to be read
+    ):  # too little time says nothing about the input, so it is not refused
         run_sandboxed(SMALL, sandboxed.sleep_in_a_child)
     assert run_sandboxed(SMALL, sandboxed.start_marking_process, tmp_path / "mark") == 1
     time.sleep(3)
@@ -101,7 +101,7 @@ def test_one_submission_per_client_is_read_at_a_time(tmp_path):
     assert sandbox.run_in_turn("ann", sandboxed.add, 1, 2) == 3, "others are read meanwhile"
     while sandbox._CLIENTS["eve"][1] < 2:
         time.sleep(0.01)
-    with pytest.raises(Unavailable, match="earlier submissions"):  # they would fill the queues
+    with pytest.raises(Unavailable, match="earlier submissions"):  # more of them would fill the queues
         sandbox.run_in_turn("eve", sandboxed.add, 1, 2)
     assert begun == []
     with pytest.MonkeyPatch.context() as full:
