@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ def export_pairs(
     metadata: pd.DataFrame | None = None,
     unreviewed: bool = False,
     text_search: bool = True,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the kept pairs of a questions folder to a new folder.
 
@@ -62,6 +63,7 @@ def export_pairs(
         unreviewed: also export pairs without a review, and say so in the manifest (as the paper's
             MediConfusion-unfiltered, appendix E).
         text_search: search the images for burned-in text.
+        notes: sentences for the dataset's card.
 
     Returns:
         The funnel: number of pairs at each stage.
@@ -121,6 +123,7 @@ def export_pairs(
             "pairs": len(dataset),
             "reviewers": reviewers,
             "agreement": asdict(compute_agreement(log.scores())),
+            "notes": list(notes),
         }
 
     write_custom_set(

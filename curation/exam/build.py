@@ -36,22 +36,14 @@ from dataset_builders.contents.pseudonyms import KEYED_IDS
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder, write_json
 
-SIDE_LETTERS = "LRDGIS"
-"""Lone letters that may mark a side: left and right, and their initials in French, Italian and
-Spanish."""
-SLICES_PER_THIRD = 3
-"""Slices of each third of a series that are considered; more would only be searched for text."""
+SIDE_LETTERS = "LRDG"
+"""Lone letters that may mark a side: left, right, and French and Italian initials."""
 PROPOSALS_PER_PAIR = 20
 """Proposals looked at for each pair that is wanted: some are left out, some repeat."""
 
 
-@dataclass(frozen=True)
-class ExamPair:
-    """An accepted pair: names of its pictures and their patients."""
-
-    task: Task
-    proposal: Proposal
-    images: tuple[str, str]
+AcceptedPair = tuple[Task, Proposal, list[str]]
+"""A pair with the names of its two pictures."""
 
 
 @dataclass(frozen=True)
@@ -93,65 +85,43 @@ def build_exam(
     if unknown := [name for name in tasks if name not in TASKS]:
         raise BadInput(f"--tasks: {unknown[0]!r} is not a task. Give some of {', '.join(TASKS)}.")
     slices, skips = read_slices(folder, patient_pattern, body_part)
-    candidates = _thin_out(slices, np.random.default_rng(seed))
+    candidates = _thin_out(slices, limit, np.random.default_rng(seed))
 
     @cache
-    def load(source: SourceSlice) -> np.ndarray | Skipped:
+    def load(source: SourceSlice) -> np.ndarray | None:
+        """Return the square of a slice, or list why it cannot be used."""
         try:
-            return render_slice(source)
+            square = render_slice(source)
+            # Of radiographs, most have a lone letter; no question on sides is about them.
+            letters = "" if source.modality == "X-ray" else SIDE_LETTERS
+            if search_text and find_text(Image.fromarray(square), letters):
+                raise Skipped("may contain burned-in text")
         except Skipped as error:
             skips.append(Skip("exam", relative_name(source.path, folder), str(error)))
-            return error
+            return None
+        return square
 
-    @cache
-    def has_text(source: SourceSlice, lone_letters: str) -> bool:
-        picture = load(source)
-        assert isinstance(picture, np.ndarray)
-        if not find_text(Image.fromarray(picture), lone_letters):
-            return False
-        skips.append(Skip("exam", relative_name(source.path, folder), "may contain burned-in text"))
-        return True
-
-    def accept(task: Task, proposal: Proposal, rng: np.random.Generator) -> list[np.ndarray]:
-        """Return both pictures of a pair; [] if a slice cannot be used."""
-        # Lone letters are found unreliably, and most radiographs have one.
-        if task.is_sided and any(source.modality == "X-ray" for source in proposal.slices):
-            return []
-        loaded = [load(source) for source in proposal.slices]
-        pictures = [picture for picture in loaded if isinstance(picture, np.ndarray)]
-        letters = SIDE_LETTERS if task.is_sided else ""
-        if len(pictures) < len(loaded) or (
-            search_text and any(has_text(source, letters) for source in proposal.slices)
-        ):
-            return []
-        crop_seed = rng.integers(2**32)
-        squares = [crop_square(picture, np.random.default_rng(crop_seed)) for picture in pictures]
-        if proposal.change is None:
-            return squares
-        try:
-            return list(proposal.change(squares[0], rng))
-        except Skipped:
-            return []
-
-    pairs: list[ExamPair] = []
+    pairs: list[AcceptedPair] = []
     with temporary_folder(out.absolute().parent, f".{out.name}-exam.") as work:
         (work / "images").mkdir()
         for name in tqdm(tasks, desc="making pairs", unit="task", disable=None):
             rng = np.random.default_rng([seed, list(TASKS).index(name)])
-            made: set[tuple[str, str]] = set()
+            asked_slices = set()
             for proposal in islice(TASKS[name].propose(candidates, rng), PROPOSALS_PER_PAIR * limit):
-                encoded = [encode_picture(picture) for picture in accept(TASKS[name], proposal, rng)]
-                # The task is part of the name: a picture has the category of one task.
-                images = [f"{name}-{hashlib.sha256(data).hexdigest()[:32]}.png" for data in encoded]
-                if len(set(images)) == 2 and (images[0], images[1]) not in made:
-                    made.add((images[0], images[1]))
+                if proposal.slices in asked_slices:
+                    continue
+                pictures = _make_pictures(proposal, [load(source) for source in proposal.slices], rng)
+                if pictures:
+                    asked_slices.add(proposal.slices)
+                    encoded = [encode_picture(picture) for picture in pictures]
+                    # The task is part of the name: a picture has the category of one task.
+                    images = [f"{name}-{hashlib.sha256(data).hexdigest()}.png" for data in encoded]
                     for image, data in zip(images, encoded, strict=True):
                         (work / "images" / image).write_bytes(data)
-                    pairs.append(ExamPair(TASKS[name], proposal, (images[0], images[1])))
-                if len(made) == limit:
+                    pairs.append((TASKS[name], proposal, images))
+                if len(asked_slices) == limit:
                     break
-        counts = Counter(pair.task.ability for pair in pairs)
-        outcome = ExamOutcome({name: counts[TASKS[name].ability] for name in tasks}, skips)
+
         write_private_csv(
             out.with_name(f"{out.name}.left_out.csv"),
             sorted({(skip.subject, skip.reason) for skip in skips}),
@@ -162,62 +132,81 @@ def build_exam(
                 f"{folder}: no pair could be made from {len(slices)} slices and pictures ({len(skips)} left out, "
                 f"listed in {out}.left_out.csv). Give a folder of DICOM or NIfTI files, or other --tasks."
             )
+        counts = Counter(task.ability for task, _, _ in pairs)
+        outcome = ExamOutcome({name: counts[TASKS[name].ability] for name in tasks}, skips)
         _write_drafts(work, pairs, outcome, np.random.default_rng([seed, len(TASKS)]), search_text)
         groups = {
             image: source.patient
-            for pair in pairs
-            for image, source in zip(pair.images, pair.proposal.slices * 2, strict=False)
+            for _, proposal, images in pairs
+            for image, source in zip(images, proposal.slices * 2, strict=False)
         }
         table = pd.DataFrame({"image": list(groups), "group": list(groups.values())})
-        export_pairs(out.name, work, work / "images", out, metadata=table, unreviewed=True, text_search=search_text)
+        export_pairs(
+            out.name, work, work / "images", out, None, table, unreviewed=True, text_search=search_text, notes=NOTES
+        )
     return outcome
 
 
-def _thin_out(slices: Sequence[SourceSlice], rng: np.random.Generator) -> list[SourceSlice]:
-    """Keep `SLICES_PER_THIRD` slices of each third of each series; patients in a random order."""
+def _thin_out(slices: Sequence[SourceSlice], limit: int, rng: np.random.Generator) -> list[SourceSlice]:
+    """Keep a few slices of each third of each series, in a random order of patients.
+
+    All would be more than the pairs need, and each one used is searched for text.
+    """
     ranks = {patient: rng.random() for patient in sorted({source.patient for source in slices})}
-    kept: Counter[tuple[str, str, int, str]] = Counter()
+    max_per_third = 1 + 2 * limit // max(len(ranks), 1)
+    counts: Counter[tuple[str, str, int, str]] = Counter()
     chosen = []
     for index in rng.permutation(len(slices)):
         source = slices[index]
         # A series of radiographs may hold several views.
         place = source.series, source.plane, third(source), source.view
-        kept[place] += 1
-        if kept[place] <= SLICES_PER_THIRD:
+        counts[place] += 1
+        if counts[place] <= max_per_third:
             chosen.append(source)
     return sorted(chosen, key=lambda source: ranks[source.patient])
 
 
+def _make_pictures(
+    proposal: Proposal, squares: Sequence[np.ndarray | None], rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Return both pictures of a proposal; () if a slice cannot be used."""
+    crop_seed = rng.integers(2**32)
+    pictures = [crop_square(square, np.random.default_rng(crop_seed)) for square in squares if square is not None]
+    if len(pictures) < len(squares):
+        return ()
+    try:
+        return proposal.change(pictures[0], rng) if proposal.change else tuple(pictures)
+    except Skipped:
+        return ()
+
+
 def _write_drafts(
-    work: Path, pairs: Sequence[ExamPair], outcome: ExamOutcome, rng: np.random.Generator, search_text: bool
+    work: Path, pairs: Sequence[AcceptedPair], outcome: ExamOutcome, rng: np.random.Generator, search_text: bool
 ) -> None:
     """Write the pairs as a folder of `curate write`, beside images as `curate deidentify` has them.
 
     In half of the pairs of each task, the first picture is answered by A.
     """
-    rows: list[dict[str, Any]] = []
     letters: dict[str, list[str]] = {}
-    for name, task in TASKS.items():
-        count = outcome.pairs.get(name, 0)
-        letters[task.ability] = list(
-            rng.permutation(["A", "B"] * (count // 2) + list(rng.choice(["A", "B"], count % 2)))
-        )
-    for number, pair in enumerate(pairs):
-        first, second = rng.permutation(2)
-        letter = letters[pair.task.ability].pop()
-        texts = (pair.proposal.options[first], pair.proposal.options[second])
+    for name, count in outcome.pairs.items():
+        odd_letter = rng.choice(["A", "B"], count % 2)
+        letters[TASKS[name].ability] = list(rng.permutation([*["A", "B"] * (count // 2), *odd_letter]))
+    rows: list[dict[str, Any]] = []
+    for task, proposal, images in pairs:
+        order, letter = rng.permutation(2), letters[task.ability].pop()
+        options = [proposal.options[index] for index in order]
         rows.append(
             {
-                "pair_id": str(number), "question": pair.proposal.question,
-                "image_1": pair.images[first], "image_2": pair.images[second],
-                "caption_1": texts[0], "caption_2": texts[1],
-                "option_A": texts[letter == "B"], "option_B": texts[letter == "A"],
-                "correct_1": letter, "correct_2": "AB"[letter == "A"],
+                "pair_id": str(len(rows)), "question": proposal.question,
+                "image_1": images[order[0]], "image_2": images[order[1]],
+                "caption_1": options[0], "caption_2": options[1],
+                "option_A": options["AB".index(letter)], "option_B": options["BA".index(letter)],
+                "correct_1": letter, "correct_2": "BA"["AB".index(letter)],
                 "sim_med": 0.0, "sim_gen": 0.0,
             }
         )  # fmt: skip
     pd.DataFrame(rows).to_parquet(work / DRAFTS_FILE)
-    categories = {image: [pair.task.ability] for pair in pairs for image in pair.images}
+    categories = {image: [task.ability] for task, _, images in pairs for image in images}
     write_json(work / CATEGORIES_FILE, {"images": categories})
     left_out = {reason: count for (_, reason), count in sorted(count_skip_reasons(outcome.skips).items())}
     write_json(work / FUNNEL_FILE, {"pairs": outcome.pairs, "left_out": left_out})
@@ -228,3 +217,7 @@ def _write_drafts(
 
 
 METHOD = "of every slice only the pixels are used; slices with burned-in text are left out"
+NOTES = (
+    "Exam: the keys follow from headers and geometry, see docs/exam.md of medprobe.",
+    "No encoder compared the images: sim_med and sim_gen are 0.",
+)

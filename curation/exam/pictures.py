@@ -22,6 +22,8 @@ from curation.readers.volumes import read_oriented
 
 SIZE_PX, FRAME_PX = 256, 8
 """Side of a picture, and width of its black frame."""
+MIN_CROP = 0.9
+"""Smallest part of a slice's square that a picture shows, as a share of its side."""
 MIN_GREY_LEVELS = 32
 """Label maps and empty slices have fewer."""
 MARKER_RADIUS_PX, RIM_PX = 6, 3
@@ -32,13 +34,13 @@ BLUR_RADIUS_PX, NOISE_LEVELS = 2.5, 25.0
 
 
 def render_slice(source: SourceSlice) -> np.ndarray:
-    """Render a slice in radiological view with square pixels.
+    """Render the central square of a slice in radiological view.
 
     CT is shown in the soft tissue window, other DICOM images in their own, NIfTI from the 0.5th to
     the 99.5th percentile.
 
     Returns:
-        (height, width) uint8.
+        Square uint8 array, large enough for `crop_square` not to enlarge it.
 
     Raises:
         Skipped: it cannot be decoded, is in colour, or shows hardly any grey levels.
@@ -55,7 +57,9 @@ def render_slice(source: SourceSlice) -> np.ndarray:
         grey = pixels[..., 0]
     if len(np.unique(grey)) < MIN_GREY_LEVELS:
         raise Skipped("shows hardly any grey levels")
-    return grey
+    side = min(grey.shape)
+    left, top = (grey.shape[1] - side) / 2, (grey.shape[0] - side) / 2
+    return _resize(grey, round(SIZE_PX / MIN_CROP), (left, top, left + side, top + side))
 
 
 @lru_cache(maxsize=2)
@@ -63,23 +67,21 @@ def _read_volume(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[
     return read_oriented(path, plane)
 
 
-def crop_square(grey: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cut a random square of 90 to 100 % of the shorter side out of the middle, at `SIZE_PX`.
+def crop_square(square: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Cut a random smaller square out of a square and resample it to `SIZE_PX`.
 
     Args:
-        grey: (height, width) uint8.
+        square: from `render_slice`.
         rng: draws size and place; equal states cut equal squares.
     """
-    height, width = grey.shape
-    share, across, down = rng.uniform(0.9, 1), *rng.uniform(-1, 1, 2)
-    side = share * min(height, width)
-    slack = (min(height, width) - side) / 2
-    left, top = (width - side) / 2 + across * slack, (height - side) / 2 + down * slack
-    return np.array(
-        Image.fromarray(grey).resize(
-            (SIZE_PX, SIZE_PX), Image.Resampling.BILINEAR, (left, top, left + side, top + side), reducing_gap=None
-        )
-    )
+    side = rng.uniform(MIN_CROP, 1) * len(square)
+    left, top = rng.uniform(0, len(square) - side, 2)
+    return _resize(square, SIZE_PX, (left, top, left + side, top + side))
+
+
+def _resize(grey: np.ndarray, size_px: int, box: tuple[float, float, float, float]) -> np.ndarray:
+    """Resample the part of a picture in a box (left, top, right, bottom) to a square."""
+    return np.array(Image.fromarray(grey).resize((size_px, size_px), Image.Resampling.BILINEAR, box))
 
 
 def encode_picture(picture: np.ndarray) -> bytes:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, count
 
 import numpy as np
 
@@ -57,12 +57,10 @@ class Task:
     Attributes:
         ability: what a model that answers correctly can do; the category of the pairs.
         propose: endless candidates from all slices, of which the first ones use each patient once.
-        is_sided: a side marker in the picture would give the answer away.
     """
 
     ability: str
     propose: Callable[[Sequence[SourceSlice], np.random.Generator], Iterator[Proposal]]
-    is_sided: bool = False
 
 
 def third(source: SourceSlice) -> int:
@@ -119,7 +117,8 @@ def _central(label: Callable[[SourceSlice], str]) -> Callable[[SourceSlice], str
 def _half(source: SourceSlice) -> str:
     """Return the half of its axial series that a slice is from; "" for the middle third."""
     is_usable = source.has_halves and source.plane == "axial" and source.region in UNPAIRED_REGIONS
-    return ("feet", "", "head")[third(source)] if is_usable else ""
+    ends = ("lower half, towards the feet", "", "upper half, towards the top of the head")
+    return ends[third(source)] if is_usable else ""
 
 
 # Change tasks
@@ -135,11 +134,12 @@ def _changes(
     for source in slices:
         if third(source) == 1 and ask(source, rng):
             by_patient[source.patient].append(source)
-    while by_patient:
+    # The same slices in every task: each is searched for text only once.
+    for turn in count() if by_patient else ():
         for sources in by_patient.values():
-            source = sources[rng.integers(len(sources))]
-            if asked := ask(source, rng):
-                yield Proposal(asked[0], asked[1], (source,), asked[2])
+            source = sources[turn % len(sources)]
+            if request := ask(source, rng):
+                yield Proposal(request[0], request[1], (source,), request[2])
 
 
 def _checked(picture: np.ndarray, changed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,8 +163,8 @@ def _ask_mirror(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple
 def _ask_turn(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple[str, str], Change] | None:
     if not source.plane or not source.region:
         return None
-    end = "front of the body" if source.plane == "axial" else "end of the body that is nearer to the head"
-    question = f"Is the {end} at the top or at the bottom of this picture?"
+    part = "front of the body" if source.plane == "axial" else "end of the body part towards the top of the head"
+    question = f"Is the {part} at the top or at the bottom of this picture?"
     return question, ("At the top", "At the bottom"), lambda picture, _: _checked(picture, picture[::-1, ::-1])
 
 
@@ -276,7 +276,6 @@ TASKS: dict[str, Task] = {
             question="In this picture the patient's right is on the left. Is it of the left or of the right {region}?",
             option="The {value} {region}",
         ),
-        is_sided=True,
     ),
     "half": Task(
         "tells upper from lower slices",
@@ -285,11 +284,11 @@ TASKS: dict[str, Task] = {
             label=_half,
             match=lambda source: source.series,
             question="This is a slice of an axial series of the {region}. From which half of the series is it?",
-            option="The half nearer to the {value}",
+            option="The {value}",
         ),
     ),
-    "mirror": Task("tells left from right", partial(_changes, ask=_ask_mirror), is_sided=True),
-    "turn": Task("tells upright from upside down", partial(_changes, ask=_ask_turn), is_sided=True),
+    "mirror": Task("tells left from right", partial(_changes, ask=_ask_mirror)),
+    "turn": Task("tells upright from upside down", partial(_changes, ask=_ask_turn)),
     "marker": Task("tells where a marker is", partial(_changes, ask=_ask_marker)),
     "count": Task("tells one marker from two", partial(_changes, ask=_ask_count)),
     "brighter": Task("tells which of two places is brighter", partial(_changes, ask=_ask_brighter)),

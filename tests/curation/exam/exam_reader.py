@@ -113,7 +113,7 @@ def read_answer(question, picture, truths):
         return f"The {PLANES[np.abs(normal).argmax()]} plane"
     if "half of the series" in question:
         assert abs(height) > 0.32
-        return f"The half nearer to the {'head' if height > 0 else 'feet'}"
+        return f"The {'upper half, towards the top of the head' if height > 0 else 'lower half, towards the feet'}"
     if "side of the patient" in question:
         assert axes[0] == 0
         return f"The patient's {'right' if row[0] > 0 else 'left'} side"
@@ -123,5 +123,5 @@ def read_answer(question, picture, truths):
     if "front of the body" in question:
         assert axes[1] == 1
         return f"At the {'top' if column[1] > 0 else 'bottom'}"
-    assert "nearer to the head" in question and axes[1] == 2
+    assert "towards the top of the head at" in question and axes[1] == 2
     return f"At the {'top' if column[2] < 0 else 'bottom'}"
