@@ -106,6 +106,8 @@ def format_summary(result: Result, all_metrics: bool = False) -> str:
 
     if result.kind == "aggregate":
         lines += _cell_lines(result.breakdown)
+    elif benchmark.name != benchmark.family:  # no other table shows the labels of a custom set
+        lines += _label_sentences(result)
     permuted = result.environment.get("permuted") or {}
     if permuted.get("questions"):
         lines.append(
@@ -145,6 +147,23 @@ def _cell_lines(breakdown: Breakdown) -> list[str]:
             largest = max((score.n for score in scores.values()), default=0)
             lines.append("  ".join([f"{label:<{width}}", *numbers, f"{largest:>6}"]))
     return lines
+
+
+def _label_sentences(result: Result) -> list[str]:
+    """Format the headline score of each label, for a set with one facet (`category` of pairs)."""
+    metric = HEADLINE_METRICS[result.benchmark.family]
+    scores_by_label = {
+        label: scores[metric]
+        for values in result.breakdown.values()
+        for label, scores in values.items()
+        if len(result.breakdown) == 1 and metric in scores
+    }
+    return [
+        f"{label}: {format_score(score.value)} % ({format_interval(score).replace(' - ', ' to ')}), "
+        f"chance {format_score(score.chance)}{', too few independent cases' if score.is_small else ''}"
+        for label, score in scores_by_label.items()
+        if score.value is not None
+    ]
 
 
 def interval_decimals(low: float, high: float, level: float | None, min_decimals: int = 1) -> int:

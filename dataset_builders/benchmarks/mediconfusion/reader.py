@@ -253,9 +253,11 @@ def _describe_oddities(cases: list[Case]) -> list[str]:
         or case.questions[0].options != case.questions[0].extra["ai_options"]
     ]
     letters = Counter(question.answer[0] for case in cases for question in case.questions)
+    revised_note = (
+        f"{len(revised)} pairs were revised by radiologists after an AI wrote them (its question and options are kept)."
+    )
     return [
-        f"{len(revised)} pairs were revised by radiologists after an AI wrote them (its question and options are "
-        f"kept).",
+        *([revised_note] if revised else []),
         f"The correct option is A in {letters[0]} questions and B in {letters[1]}.",
     ]
 

@@ -4,11 +4,16 @@ import csv
 import io
 import json
 import re
+import shlex
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pydicom
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 from scipy.stats import binomtest
@@ -17,10 +22,12 @@ import medprobe
 from curation.exam.series import read_slices
 from curation.exam.tasks import TASKS
 from dataset_builders.errors import BadInput
+from tests.commands import medprobe as run_medprobe
 from tests.curation.commands import curate
 from tests.curation.exam.exam_reader import read_answer
 from tests.curation.exam.studies import WRONG_RADIOGRAPHS, WRONG_SLICES, Series, Studies, Truth
 
+ROOT = Path(__file__).resolve().parents[3]
 BORDER_PX = 8
 
 
@@ -61,13 +68,13 @@ def small(tmp_path_factory):
 def test_keys_are_those_of_the_geometry(small):
     studies, exam = small
     pairs = read_pairs(exam)
-    assert len(pairs) == 6 * len(TASKS) and count_wrong_keys(exam, studies.truths) == 0
+    assert len(pairs) > 5 * len(TASKS) and count_wrong_keys(exam, studies.truths) == 0
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(5))
 def test_no_key_of_5000_pairs_is_wrong(tmp_path, seed):
-    studies, exam = make_exam(tmp_path, 40, 84, 100 + seed)
+    studies, exam = make_exam(tmp_path, 40, 100, 100 + seed)
     assert len(read_pairs(exam)) >= 1000 and count_wrong_keys(exam, studies.truths) == 0
 
 
@@ -85,7 +92,8 @@ def test_nothing_but_the_pixels_tells_the_answer(small):
         assert border.shape == (256, 256) and image.mode == "L" and not border.any() and not image.info
     # In each task, the first picture is as often A as B, and no option prefers a letter or a place.
     table = pd.DataFrame(pairs).assign(task=[pair["category_1"][0] for pair in pairs])
-    assert (table.groupby("task")["im_1_correct"].agg(lambda letters: (letters == "A").sum()) == 3).all()
+    is_first_a = (table["im_1_correct"] == "A").groupby(table["task"])
+    assert ((2 * is_first_a.sum() - is_first_a.count()).abs() <= 1).all()
     is_a = (table["im_1_correct"] == "A").to_numpy()
     first_name = (table["im_1"] < table["im_2"]).to_numpy()
     alphabetical = (table["option_A"] < table["option_B"]).to_numpy()
@@ -104,6 +112,7 @@ def test_a_reader_of_pixels_gets_everything_and_text_alone_nothing(small, tmp_pa
 
     class Reader:
         def generate(self, requests):
+            assert len({len(request.images[0]) for request in requests}) == 1
             for request in requests:
                 question, *options = re.findall(r"(?:Question: |[AB]: )(.+)", request.prompt)
                 picture = np.asarray(Image.open(io.BytesIO(request.images[0])).convert("L"))
@@ -129,7 +138,7 @@ def test_patients_are_neither_named_nor_split(small):
     left_out = exam.with_name("exam.left_out.csv")
     assert stat.S_IMODE(left_out.stat().st_mode) == 0o600
     one_patient = [pair for pair in read_pairs(exam) if groups[pair["im_1"]] == groups[pair["im_2"]]]
-    assert len(one_patient) >= 9 * 6  # only the two sides of a knee always need two patients
+    assert len(one_patient) >= 8 * 6  # only the two sides of a knee always need two patients
 
 
 @pytest.mark.parametrize("kind", ["slices", "radiographs"])
@@ -165,6 +174,19 @@ def test_supine_prone_and_decubitus(tmp_path, tags, has_plane):
     assert [source.plane for source in slices] == ["axial"] * 4 * has_plane and len(skips) == 4 * (not has_plane)
 
 
+def test_a_withdrawn_patient_is_in_no_later_exam(small, tmp_path):
+    _, exam = small
+    shutil.copytree(exam, tmp_path / "exam")
+    (tmp_path / "exam.key").write_bytes(exam.with_name("exam.key").read_bytes())
+    curate(f"withdraw {tmp_path}/exam --group Doe-0001")
+    group = curate(f"id Doe-0001 {tmp_path}/exam").split()[-1]
+    assert group not in (tmp_path / "exam" / "image_dict.json").read_text()
+    shutil.rmtree(tmp_path / "exam")
+    words = ("--no-text-search", "--limit", 3, "--tasks", "plane,count", "--seed", 4)
+    curate(f"exam {exam.parent}/studies --out {tmp_path}/exam", *words)
+    assert (tmp_path / "exam" / "images").is_dir() and group not in (tmp_path / "exam" / "image_dict.json").read_text()
+
+
 def test_an_exam_repeats_with_its_seed_and_key(small, tmp_path):
     _, exam = small
     for name in ("first", "second"):
@@ -187,8 +209,6 @@ def test_pictures_with_text_are_left_out(tmp_path):
         series = Series(Truth("MR", "CHEST", *axes), patient)
         paths = set((tmp_path / "in").rglob("*.dcm"))
         studies.write_series(patient, series, slices=1)
-        import pydicom
-
         for path in set((tmp_path / "in").rglob("*.dcm")) - paths:
             data = pydicom.dcmread(path)
             change(data, 0)
@@ -198,6 +218,23 @@ def test_pictures_with_text_are_left_out(tmp_path):
         rows = list(csv.DictReader(file))
     assert all(row["file"].startswith("named/") for row in rows)
     assert "searched" in (tmp_path / "exam" / "manifest.json").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_the_tour_puts_an_exam_on_the_board(tmp_path, monkeypatch):
+    [tour] = re.findall(r"(?ms)^```bash\n(.*?)^```", (ROOT / "docs" / "exam.md").read_text())
+    served = []
+    monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
+    for command in tour.replace("demo/models/tiny-vlm", "baseline:chance").splitlines():
+        program, *words = shlex.split(command)
+        if program == "python":
+            subprocess.run([sys.executable, ROOT / words[0], *words[1:]], check=True, cwd=tmp_path)
+        else:
+            run_medprobe(*words, cwd=tmp_path)
+    assert served == [("demo", ["demo/data/exam"])]
+    labels = medprobe.load_results(tmp_path / "demo")["facet_value"]
+    assert {task.ability for task in TASKS.values()} <= set(labels)
 
 
 def test_folders_without_headers_are_refused(tmp_path):
