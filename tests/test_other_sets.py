@@ -1,5 +1,5 @@
-"""Sets other than the benchmarks, from the source to the board: build, run with its arms, sight,
-store, page with the set's own facets as filters; and recorded answers of real models.
+"""Test sets other than the benchmarks, from the source to the board: build, run with its arms,
+sight, store, and a page with the set's own facets as filters; also recorded answers of real models.
 """
 
 import base64
@@ -22,7 +22,7 @@ from tests.helpers import write_lines
 
 ORGANS = ("brain", "chest", "abdomen", "spine")
 RUNS = {"Chance": "chance", "Always A": "always-A", "Oracle": "oracle"}
-"""Model's name -> its baseline and run folder."""
+"""Model's name -> its baseline, which is also the name of its run folder."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,8 @@ def test_the_board_filters_by_the_facets_of_the_set(workdir):
         "scanner_vendor",
         "length",
     }
-    # The share of right answers among the questions of a selection, counted from the runs.
+    # The expected score is the share of right answers to the selected questions, counted from the
+    # runs.
     questions = open_repository(workdir / "data" / "own").questions("test").set_index("question_id")
     selections = [[["scanner_vendor", "X"]], [["length", "short"]], [["scanner_vendor", "Y"], ["length", "long"]]]
     for branches in selections:

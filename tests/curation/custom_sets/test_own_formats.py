@@ -67,7 +67,8 @@ def questions(tmp_path, images):
 
 def reply_with_fake(prompt, times_asked):
     number = int(re.search(r"Variation (\d+)", prompt)[1])
-    if number == 4 and times_asked < 2:  # two options read the same; one gives up
+    # two replies to repeat: equal options, and an option that avoids an answer
+    if number == 4 and times_asked < 2:
         return f"Question: Again?\nA: one\nB: {('one', 'It cannot be known')[times_asked]}\nC: two\nD: three"
     return f"**Question:** Which spell number {number} heals a dragon?\nA) fire\nB) water\nC) earth\nD) air"
 
@@ -130,7 +131,8 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
             assert row["image_id"].split("/")[0] != questions_by_text[row["question"]].image.split("/")[0]
             # The swapped image is never of the same patient.
             assert int(Path(row["image_id"]).stem) // 2 != int(Path(questions_by_text[row["question"]].image).stem) // 2
-    assert controls == {"none": 27, "swap": 27, "fake": 12}  # always giving up scores 50 %
+    # always choosing the option without an answer scores 50 %
+    assert controls == {"none": 27, "swap": 27, "fake": 12}
     # A question and its control have the same options in the same order.
     assert (
         rows[rows["scenario"] == "swap"]

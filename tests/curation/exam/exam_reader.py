@@ -6,13 +6,15 @@ from scipy import ndimage
 from tests.curation.exam.studies import BASE_LEVEL, CODE_CELLS, CODE_LEVELS, LEVELS
 
 WHITE_DISC_PX, RING_PX = (240, 268), (130, 268)
-"""Areas of white discs, and of rings around darker or white pixels."""
+"""Areas in pixels of white discs, and of rings around darker or white pixels."""
 PLANES = ("sagittal", "coronal", "axial")
 BODY_AXES = np.diag([1.0, -1.0, 1.0])
 
 
 def find_truth(picture, truths):
-    """Find the `Truth` of a picture and the directions (LPS) of its rows and columns as shown."""
+    """Return the `Truth` of a picture, and the directions (LPS) of its rows and columns as
+    shown.
+    """
     labels, _ = ndimage.label(picture > 235)
     bounds = max(ndimage.find_objects(labels), key=lambda box: box[0].stop - box[0].start, default=None)
     if bounds is None or not 90 < bounds[0].stop - bounds[0].start < 135 or not (picture[bounds] < 90).any():
@@ -34,8 +36,8 @@ def find_truth(picture, truths):
 
 
 def differences(picture):
-    """Grey levels by which the right half is brighter than the left and the lower than the upper,
-    and the mean.
+    """Return by how many grey levels the right half is brighter than the left, and the lower than
+    the upper; and the mean level.
     """
     (top_left, top_right), (bottom_left, bottom_right) = [
         [picture[y : y + 36, x : x + 36].mean() for x in (20, 200)] for y in (20, 200)
@@ -45,8 +47,8 @@ def differences(picture):
 
 
 def read_volume(picture):
-    """Directions (LPS) of the rows and columns of a picture of a volume, and its mean grey level
-    without window.
+    """Return the directions (LPS) of the rows and columns of a volume's picture, and its mean grey
+    level before windowing.
     """
     across, down, mean = differences(picture)
     ratios = {
@@ -60,7 +62,9 @@ def read_volume(picture):
 
 
 def white_shapes(picture, areas):
-    """Centres (x, y) of white shapes of such an area, 17 to 20 pixels wide, from left to right."""
+    """Return the centres (x, y) of white shapes with an area in this range and a side of 17 to 20
+    pixels, from left to right.
+    """
     labels, _ = ndimage.label(picture == 255)
     places = []
     for number, bounds in enumerate(ndimage.find_objects(labels), 1):
@@ -71,7 +75,7 @@ def white_shapes(picture, areas):
 
 
 def read_change(question, picture):
-    """Answer a question about something that was drawn on or done to a picture."""
+    """Answer a question about something that was drawn on a picture or done to it."""
     if "white disc with" in question:
         (place,) = white_shapes(picture, WHITE_DISC_PX)
         halves = [("left", "right"), ("upper", "lower")]["upper" in question]

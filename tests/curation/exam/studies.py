@@ -1,8 +1,8 @@
-"""Generated studies of which every picture can be recognised, and their geometry as it truly is.
+"""Generate studies with known geometry whose pictures can be recognised from their pixels.
 
-A DICOM picture carries the number of its `Truth` as a code of 4 x 4 cells, and quadrants whose grey
-levels tell how it was turned. The grey levels of a NIfTI volume tell where in the patient a voxel
-lies. So `exam_reader.py` reads a picture without any code of the product.
+A DICOM picture contains the number of its `Truth` as a code of 4 x 4 cells, and quadrants whose
+grey levels show how it was turned. The grey levels of a NIfTI volume show where in the patient a
+voxel is. So `exam_reader.py` needs no code of the product to read a picture.
 """
 
 from dataclasses import dataclass, field
@@ -16,8 +16,9 @@ from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 SIDE_PX, SPACING_MM, SLICES, GAP_MM = 128, 1.5, 12, 8.0
 BASE_LEVEL, LEVELS = 60.0, np.array([100.0, 45.0, 9.0])
-"""Grey level, and how much brighter the right and the lower half of a stored picture are, or the
-left, back and upper half of the body in a volume."""
+"""Base grey level, and how much brighter the right and the lower half of a stored picture are, or
+the left, posterior and upper half of the body in a volume.
+"""
 CODE_CELLS, CELL_PX, CODE_LEVELS = 4, 12, (20.0, 150.0)
 SOP_CLASSES = {
     "CT": "1.2.840.10008.5.1.4.1.1.2", "MR": "1.2.840.10008.5.1.4.1.1.4",
@@ -28,7 +29,7 @@ LETTERS = (("R", "L"), ("A", "P"), ("F", "H"))
 
 @dataclass
 class Truth:
-    """Where a picture really lies: directions of its rows and columns in LPS, place from -1 to 1
+    """True position of a picture: directions of its rows and columns in LPS, and place from -1 to 1
     along its slices' axis.
     """
 
@@ -53,13 +54,15 @@ class Series:
 
 
 class Studies:
-    """Writes studies below a folder; `truths` has the picture of each code."""
+    """Write studies below a folder; `truths` lists the picture of each code."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.rng, self.truths = folder, np.random.default_rng(seed), []
 
     def write_series(self, path: str, series: Series, normal_sign=1, slices=SLICES):
-        """Write CT or MR slices somewhere in the scanner, in any order, or one radiograph."""
+        """Write CT or MR slices at a random position in the scanner, in random order, or one
+        radiograph.
+        """
         truth, uids = series.truth, (generate_uid(), generate_uid())
         corner, inverted = self.rng.uniform(-100, 100, 3), self.rng.random() < 0.4
         for number in self.rng.permutation(slices):
@@ -84,7 +87,7 @@ class Studies:
             _save(self.folder / path, data, values)
 
     def paint(self, code: int):
-        """Draw quadrants, and in their middle a white frame with the code."""
+        """Draw quadrants, and in the centre a white frame around the code."""
         rows, columns = np.mgrid[:SIDE_PX, :SIDE_PX] >= SIDE_PX // 2
         values = BASE_LEVEL + LEVELS[0] * columns + LEVELS[1] * rows
         values = values + self.rng.uniform(-20, 20, (SIDE_PX, SIDE_PX))
@@ -95,7 +98,9 @@ class Studies:
         return values
 
     def draw_axes(self, planes=(0, 1, 2), degrees=(0, 14.5)):
-        """Draw directions of rows and columns: along two axes of the body, tilted."""
+        """Draw directions of rows and columns along two axes of the body, tilted by an angle within
+        `degrees`.
+        """
         normal = self.rng.choice(planes)
         others = self.rng.permutation([axis for axis in range(3) if axis != normal])
         frame = np.eye(3)[others] * self.rng.choice([-1, 1], 2)[:, None]
@@ -104,7 +109,9 @@ class Studies:
         return frame @ turn.T
 
     def write_volume(self, path: str, is_wrong=False):
-        """Write a NIfTI volume with any directions of its axes (RAS+), thick slices in half."""
+        """Write a NIfTI volume with a random orientation of its axes (RAS+), half of the time with
+        thick slices.
+        """
         order, signs = self.rng.permutation(3), self.rng.choice([-1, 1], 3)
         counts, sizes = np.full(3, SIDE_PX), np.full(3, SPACING_MM)
         if self.rng.random() < 0.5:

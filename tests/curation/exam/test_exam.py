@@ -1,4 +1,6 @@
-"""Exams from generated studies: every key against the studies' geometry, and no other way to it."""
+"""Test exams from generated studies: every key follows from the studies' geometry, and nothing else
+gives it away.
+"""
 
 import csv
 import io
@@ -90,7 +92,8 @@ def test_nothing_but_the_pixels_tells_the_answer(small):
             border = np.array(image)
         border[BORDER_PX:-BORDER_PX, BORDER_PX:-BORDER_PX] = 0
         assert border.shape == (256, 256) and image.mode == "L" and not border.any() and not image.info
-    # In each task, the first picture is as often A as B, and no option prefers a letter or a place.
+    # In each task, A and B are equally often right for the first picture, and no option favours a
+    # letter or a position.
     table = pd.DataFrame(pairs).assign(task=[pair["category_1"][0] for pair in pairs])
     is_first_a = (table["im_1_correct"] == "A").groupby(table["task"])
     assert ((2 * is_first_a.sum() - is_first_a.count()).abs() <= 1).all()

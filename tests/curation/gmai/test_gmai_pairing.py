@@ -1,5 +1,5 @@
-"""No annotation pairs with another image than its own, and unpaired ones are listed, for every
-reader.
+"""Check for every reader that no annotation is paired with an image other than its own, and that
+unpaired ones are listed.
 
 The folder trees are generated. They have repeated names, names that differ only in case or Unicode
 form, blanks and dots in names, and files that are missing on either side.

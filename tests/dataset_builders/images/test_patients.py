@@ -1,4 +1,6 @@
-"""Check that custom builds contain no patient data, split by patient, and cluster by patient."""
+"""Check that custom builds contain no patient data, and that patients determine splits and
+clusters.
+"""
 
 import json
 import random

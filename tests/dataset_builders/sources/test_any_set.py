@@ -1,5 +1,5 @@
-"""Sets of questions of any source: one set written in every form of source is read back as the same
-dataset, and what contradicts itself is refused with its row.
+"""Test sets of questions from any source: one set in every form of source gives the same dataset,
+and a contradiction is refused with its row.
 """
 
 import base64

@@ -1,5 +1,5 @@
-"""Presets: small files in the schema of each known set, where its users have them, become the same
-questions; those on the Hub are streamed from a loopback Hub under their real names.
+"""Test the presets: small files in each known set's schema, at the usual places, give the same
+questions; sets on the Hub are streamed from a loopback Hub under their real names.
 """
 
 import base64
