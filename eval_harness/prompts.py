@@ -46,8 +46,8 @@ def get_prompt(family: str, name: str | None, question_type: str, method: str = 
 def _default(family: str, question_type: str, method: str) -> str:
     """Return the name of the default template.
 
-    That of the method if it has one (`mc` has none of its own), else that of the question type,
-    else that of `mc`.
+    It is the method's default if there is one (`mc` has none), else the question type's, else the
+    one registered under `mc`.
     """
     defaults = eval_spec(family).default_prompts
     return defaults.get(method if method != "mc" else question_type) or defaults.get(question_type) or defaults["mc"]

@@ -339,10 +339,10 @@ def _names_in_query(query: str, candidates: Sequence[tuple[str, T]]) -> list[T]:
 
     Args:
         query: What a visitor typed.
-        candidates: (folded name, referent).
+        candidates: (folded name, what it stands for).
 
     Returns:
-        The referents in the query's order.
+        What the names stand for, in the query's order.
     """
     remaining, matches = f" {fold(query)} ", list[tuple[int, T]]()
     # Blank out what matched, so that a shorter name inside it cannot match again.

@@ -48,7 +48,7 @@ class HeadlineFacts:
         about: Name of the score; "" for a benchmark's headline metric, which needs none.
         guess: What chance is called ("guessing").
         ranked: Ranked rows, best first.
-        are_models: True if every row is a model of its own; otherwise rows are called results.
+        are_models: True if no two rows are the same model; otherwise rows are called results.
         higher: True if higher scores are better.
         baselines: Number of baselines with a score.
         uncounted: Number of results whose score is undefined here.

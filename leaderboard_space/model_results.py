@@ -35,7 +35,7 @@ PART_NAMES = {
     "unconfirmed": "unverified",
     "retired": "an earlier version",
 }
-"""Kind of question set -> what it is called beside its benchmark, if it is not the complete one."""
+"""Kind of question set -> suffix to the benchmark's name; the complete set has none."""
 
 
 @dataclass(frozen=True)

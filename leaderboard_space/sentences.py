@@ -115,8 +115,7 @@ def unranked_note(models: int, published: bool, below: bool) -> str:
     Args:
         models: Number of models.
         published: True if only published numbers of them are known.
-        below: True if some of these are for one of the selected branches, and are listed in a table
-            of their own.
+        below: True if cells for exactly one of the selected branches are listed in another table.
     """
     them = "it" if models == 1 else "them"
     why = f"this score is not known for {them} in this selection."
@@ -181,7 +180,8 @@ def explain_ranks(first_rank: int, last_rank: int, ahead: int, behind: int, tied
 
 
 def describe_correction(tests: int, models: int = 0) -> str:
-    """State what a significance is corrected for: a ranking of models, or a number of tests.
+    """State the correction for multiple comparisons: for a ranking of models, or for a number of
+    tests.
 
     Args:
         tests: Number of tests.

@@ -6,7 +6,7 @@
 A responder knows the answer to a question from its image with probability `sight` (with probability
 sqrt(ICC), it does so for all questions on an image or for none), and from its text with probability
 `prior`; otherwise it guesses. Without the right image only the text is left. The answer from the
-text is the same in every run, except for a share `noise` of questions that are answered anew.
+text is the same in every run, except for a share `noise` of questions that are answered again.
 
 A unit is correct if all its questions are. A responder that `declines` answers no question without
 an image or with a blank one, as a model should; then only the run with swapped images can show what

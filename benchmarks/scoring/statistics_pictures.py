@@ -144,7 +144,7 @@ def draw_sight() -> str:
         text_correct = (rng.random(n) < text) | (rng.random(n) < 0.25)
         frames = {}
         for image in ("real", *ARMS):
-            # In each run, one question in ten is answered anew: real models vary, too.
+            # In each run, one question in ten is answered again: real models vary, too.
             again = np.where(rng.random(n) < 0.1, (rng.random(n) < text) | (rng.random(n) < 0.25), text_correct)
             right = again | (rng.random(n) < seen) if image == "real" else again & ~(declines and image != "swapped")
             units = np.arange(n).astype(str).astype(object)

@@ -127,7 +127,7 @@ class Repository:
             split: name of the split.
 
         Returns:
-            As `questions`, without the columns in `DatasetSpec.not_in_results`.
+            The result of `questions`, without the columns in `DatasetSpec.not_in_results`.
         """
         return self.questions(split).drop(columns=list(spec(self.family).not_in_results))
 

@@ -56,7 +56,7 @@ class ShownPicture:
 
 
 def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPicture:
-    """Make the picture that a model is shown of an image file.
+    """Make the picture of an image file that models are shown.
 
     Args:
         data: the content of the file.

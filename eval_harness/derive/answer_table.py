@@ -76,7 +76,7 @@ USAGE_FIELDS = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
 def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
     """Sum the tokens that a server counted over the answers of a journal, and compute their cost.
 
-    Answers reused from earlier runs are counted separately, because they cost nothing again.
+    Answers reused from earlier runs are counted separately, because they cost nothing this time.
 
     Args:
         records: Journal records.
@@ -161,7 +161,7 @@ def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) ->
 def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
     """Encode rows as Parquet, in row groups of ROW_GROUP_SIZE.
 
-    This way, long texts are never all copied at the same time.
+    Only one group is converted at a time, so long texts are not all in memory twice.
     """
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:

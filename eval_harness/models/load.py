@@ -100,7 +100,7 @@ class CachingLoader:
     """A `load_backend` that keeps the most recent local model loaded.
 
     The next run with the same model and settings gets it as if freshly loaded. Back ends of servers
-    are cheap to make and remember what their server supports, so they are made anew. Leaving the
+    are cheap to make and remember what their server supports, so a new one is made. Leaving the
     `with` block releases the model.
 
     Args:

@@ -1,8 +1,9 @@
 """Switch a local model's reasoning on or off, and separate it from the answer.
 
-Variables of the chat template switch it. Special tokens such as `<unused95>` disappear from decoded
-text, so the ones that delimit reasoning are kept while decoding. See also: separating reasoning
-from the answer in text (`reader/reasoning.py`), ending it after a budget (`network.py`).
+Variables of the chat template turn reasoning on and off. Special tokens such as `<unused95>`
+disappear from decoded text, so the ones that delimit reasoning are kept while decoding. See also:
+separating reasoning from the answer in text (`reader/reasoning.py`), ending it after a budget
+(`network.py`).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Rule:
     Attributes:
         name: Stored in `readings.parquet` (column `rule`).
         stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`;
-            `implied` ones read what is not stated as the answer.
+            `implied` ones infer the choice from statements that are not given as the answer.
         decides: When the rule applies.
         example: A response that it reads.
     """

@@ -33,7 +33,7 @@ class PairwiseComparisons:
         difference: Score of the row minus score of the column (M, M), percentage points.
         low: Lower ends of the 95 % intervals (M, M).
         high: Upper ends (M, M).
-        p: Uncorrected two-sided p-values (M, M); below 5 % exactly if the interval excludes 0.
+        p: Uncorrected two-sided p-values (M, M); below 5 % if and only if the interval excludes 0.
     """
 
     models: tuple[str, ...]
@@ -52,7 +52,7 @@ class PairedTest:
         difference: Score of a minus score of b, percentage points.
         low: Lower end of the 95 % interval.
         high: Upper end.
-        p: Two-sided p-value; below 5 % exactly if the interval excludes 0.
+        p: Two-sided p-value; below 5 % if and only if the interval excludes 0.
         only_a: Number of units on which a scores more than b.
         only_b: Number of units on which b scores more than a.
         n: Number of units with a denominator above 0 for either model.

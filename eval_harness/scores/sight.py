@@ -38,7 +38,7 @@ class Arm:
         difference: score(real) - score(arm).
         low: Lower end of the 95 % interval of the difference.
         high: Upper end.
-        p: Two-sided p-value; it is below 5 % exactly if the interval excludes 0.
+        p: Two-sided p-value; it is below 5 % if and only if the interval excludes 0.
     """
 
     score: float
@@ -83,8 +83,8 @@ class Sight:
     def sees(self) -> bool:
         """True if every arm scores significantly less than the run, each tested at 5 %.
 
-        This is the case exactly if `low` is above 0. It is an intersection-union test, which needs
-        no correction for the number of arms (Berger 1982, Technometrics 24).
+        This is the case if and only if `low` is above 0. It is an intersection-union test, which
+        needs no correction for the number of arms (Berger 1982, Technometrics 24).
         """
         return self.low > 0
 
@@ -107,14 +107,14 @@ def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) 
     """Compare the first of several runs with the others, its K arms.
 
     `value` is the smallest of K differences. The lower end of its interval is the smallest of the
-    arms' lower ends. It is too high only if the end of the arm with the smallest true difference
-    is, so a tail of 2.5 % needs no correction. The upper end is the smallest of the arms' upper
-    ends. It is too low if any one of them is, so each has a tail of 2.5 % / K (Bonferroni). `share`
-    is the largest of K ratios, so its lower end is the corrected one.
+    arms' lower ends. The lower end is too high only if that of the arm with the smallest true
+    difference is, so a tail of 2.5 % needs no correction. The upper end is the smallest of the
+    arms' upper ends. That is too low as soon as one of them is, so each has a tail of 2.5 % / K
+    (Bonferroni). `share` is the largest of K ratios, so its lower end is the corrected one.
 
     The interval of a ratio is Fieller's (1954, J. Royal Statistical Society B 16): it contains the
     shares s for which the paired test of score(arm) - s x score(real) does not reject 0. It
-    excludes 100 % exactly if the arm differs significantly.
+    excludes 100 % if and only if the arm differs significantly.
 
     Args:
         outcomes: Outcomes of the run with the right images, then of its arms.

@@ -32,7 +32,7 @@ def compute_unpaired_differences(scores: Sequence[Score], are_counts: bool = Fal
 
     Returns:
         Lower ends, upper ends (percentage points, row minus column) and uncorrected two-sided
-        p-values, (M, M) each; p is below 5 % exactly if the interval excludes 0. NaN and p = 1
+        p-values, (M, M) each; p is below 5 % if and only if the interval excludes 0. NaN and p = 1
         where the number of cases is unknown.
     """
     is_known = [score.value is not None and score.n_cases > 0 for score in scores]

@@ -50,7 +50,7 @@ one which it has wrong. It is .74 to .81 for five real models on 4,550 questions
 UNRELATED_AUC = 0.6
 """Below this area under the ROC curve, a result's errors are unrelated to those of others.
 
-Single pairs of real models reach .64; a key of which a random part was changed reaches .5.
+Single pairs of real models reach .64; a key that was changed in random places reaches .5.
 """
 MIN_SKILL = 0.15
 """Minimum accuracy above guessing; with less, most errors are just wrong guesses."""

@@ -231,10 +231,10 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
     Returns:
         A table with the columns DIFFERENCE_COLUMNS. `a`, `b`, `difference` (a - b): percent, or a
             count. `low`, `high`: 95 % interval of the difference in percentage points, missing for
-            a count. `p`: two-sided p-value, below 5 % exactly if the interval excludes 0. `test`:
-            the name of the test, which is paired if both have answers to the same questions, and
-            otherwise treats the scores as independent. `note`: why two values are not compared.
-            Values that do not apply are missing.
+            a count. `p`: two-sided p-value, below 5 % if and only if the interval excludes 0.
+            `test`: the name of the test, which is paired if both have answers to the same
+            questions, and otherwise treats the scores as independent. `note`: why two values are
+            not compared. Values that do not apply are missing.
 
     Raises:
         BadInput: If the results are of different benchmarks.

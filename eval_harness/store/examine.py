@@ -94,8 +94,8 @@ def _total_bytes(sent: SubmittedFiles) -> int:
 def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
     """Examine a submission: read its files, compute all scores, and flag what a person must review.
 
-    The rows that were read are written anew: the files in `sent` of the returned submission have
-    the same rows, but were written by medprobe. A store keeps only these.
+    The rows that were read are rewritten: the files in `sent` of the returned submission have the
+    same rows, but were written by medprobe. A store keeps only these.
 
     This function reads untrusted files, so call it only in the sandbox (`examine_in_sandbox`).
 
@@ -206,7 +206,7 @@ def parse_run(content: bytes) -> RunRecord:
 class _UntrustedRows:
     """The rows of an untrusted Parquet file with exactly the columns of `schema`.
 
-    They can be iterated over once; meanwhile each row is hashed and written anew.
+    They can be iterated over once; as they are read, each row is hashed and rewritten.
 
     Attributes:
         digest_columns: The columns that the digest covers.

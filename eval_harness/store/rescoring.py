@@ -146,7 +146,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
             (root / path_).parent.mkdir(parents=True, exist_ok=True)
             replace_file(root / path_, content)
 
-    # The sent files are written anew as well, since the key is computed from them.
+    # The sent files are rewritten as well, since the key is computed from them.
     for file, content in (
         submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: rescored.to_json().encode()}
     ).items():

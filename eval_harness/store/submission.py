@@ -1,7 +1,6 @@
 """A submission: its files, the scores and readings derived from them, and the problems found.
 
-A store adds exactly these bytes: the files as `examine.py` has written them anew, and the derived
-files.
+A store adds exactly these bytes: the files as rewritten by `examine.py`, and the derived files.
 
 See also: making the files (`submit.py`), examining them (`examine.py`), stores (`folder_store.py`,
 `hub_store.py`).
@@ -38,7 +37,7 @@ class Submission:
 
     Attributes:
         run_id: Id of the submission (`submission_id`).
-        sent: The files that were sent, written anew by `examine`.
+        sent: The files that were sent, rewritten by `examine`.
         result: The result in `result.json`.
         derived: Content of the derived files, by name.
         digests: Digests of the answers, for comparison with other submissions.

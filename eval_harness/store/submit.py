@@ -69,7 +69,7 @@ FOLDER_FILES = (RUN_FILE, "questions.parquet", RESULT_FILE, ANSWERS_FILE, JUDGE_
 SUBMITTABLE_KINDS = ("open", "proprietary", "medical")
 """Kinds of models that a file of answers may be from; baselines need a run of medprobe."""
 OTHER_HARNESS = "another harness"
-"""The `model` in the request if only a file of answers is known."""
+"""The request's `model` for a submitted file of answers, whose harness is not known."""
 UNKNOWN_SETTINGS = "answers were given by another harness; its prompt and generation settings are not known"
 """The deviation recorded for a file of answers."""
 MIN_ANSWER_BYTES = 16

@@ -230,7 +230,7 @@ def _verify_stored(
         sent, partial(find_stored_dataset, store, tuple(data), stored.benchmark.fingerprint)
     )
     benchmark = submission.result.benchmark
-    # Computed from the files as they are stored, not from those that `examine` wrote anew.
+    # Computed from the files as they are stored, not from those that `examine` rewrote.
     key = compute_derivation_key(sent, benchmark.fingerprint, benchmark.facets)
     acceptance = read_acceptance(path)
     account = acceptance.account if acceptance else None

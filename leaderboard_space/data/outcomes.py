@@ -65,7 +65,7 @@ class Outcomes:
         return {label: at for (label,), at in positions_by_labels(self.questions, (facet,)).items()}
 
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
-        """Select the units that a selection of questions counts.
+        """Select the units that count for a selection of questions.
 
         Args:
             metric: The metric.

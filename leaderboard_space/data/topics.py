@@ -176,7 +176,9 @@ def all_topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
 
 
 def matching_labels(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[TopicLabel, Relation]]:
-    """List the labels of a topic with their relation: the same ones first, then by size."""
+    """List the labels of a topic with their relation: labels of the same meaning first, then by
+    size.
+    """
     matches = [(label, relation_kind) for label in labels if (relation_kind := relation(topic, label)) is not None]
     return sorted(matches, key=lambda item: (item[1] != "same", -item[0].n, item[0].value))
 

@@ -31,7 +31,8 @@ from leaderboard_space.views.parts import (
 
 MAX_NAMED_RESULTS = 3
 """Up to this number of results, each is named beside the option that it chose. If there are more,
-their number is shown, which opens into the names."""
+their number is shown, and expands to the names.
+"""
 MAX_RESPONSE_LENGTH = 100
 """Maximum number of characters shown of a response that names no option."""
 IMAGES = CaseImages()
@@ -161,7 +162,7 @@ def _question(section: Section, question: pd.Series, answers_by_entry: AnswersBy
 def _counted(names: Sequence[str], total: int, reasons: str = "") -> str:
     """Name the results that chose something, as HTML.
 
-    If there are many, `12 of 40` is shown instead and opens into the names.
+    If there are many, `12 of 40` is shown instead and expands to the names.
     """
     if total <= MAX_NAMED_RESULTS or not names:
         return ", ".join(names)

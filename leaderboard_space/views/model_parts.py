@@ -201,7 +201,7 @@ def wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) 
 
 
 def history(results: Sequence[tuple[Section, Entry]]) -> str:
-    """Draw every result of the model, the newest first; each opens into its provenance."""
+    """Draw every result of the model, newest first; each expands to show its provenance."""
 
     def date(entry: Entry) -> str:
         acceptance = entry.provenance.acceptance

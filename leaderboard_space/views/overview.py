@@ -70,7 +70,7 @@ def _names(request: Request, key: str) -> list[str]:
 def _topics(labels: Sequence[TopicLabel]) -> str:
     """Draw links to topics, the largest modalities and departments first.
 
-    The numbers count the cases that benchmarks give that label.
+    The numbers count the cases with a label of the topic, over all benchmarks.
     """
     by_topic = labels_by_topic(labels)
     sizes = {slug: sum(label.n for label in of_topic) for slug, of_topic in by_topic.items()}

@@ -278,9 +278,8 @@ def name_input(label: str, name: str, chosen: str, suggestions: Sequence[tuple[s
 
 
 def no_answers_page() -> str:
-    """Draw what a page shows if it needs answers and the board has none.
-
-    This is what is missing, and how to add it.
+    """Draw the page shown if answers are needed and the board has none: what is missing, and how to
+    add it.
     """
     return (
         '<h2 class="finding">No questions are known yet.</h2><p class="sub">This board has only what papers print: scores, but neither '

@@ -90,8 +90,6 @@ def report(submission: Submission) -> str:
     """Draw the outcome of a check: scores with intervals, chance and verdict, problems, and flags.
 
     A file with problems has no scores: answers that cannot be read would count as missing.
-
-    A file with problems has no scores: answers that cannot be read would count as missing.
     """
     result = submission.result
     scores = "" if submission.problems else _table(result) + _statuses(result)

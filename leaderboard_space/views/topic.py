@@ -51,7 +51,7 @@ class Aspect:
 
 @dataclass(frozen=True)
 class LabelSet:
-    """What is known about a label in one set of questions.
+    """The scores of a label in one set of questions.
 
     `aspects`: those that rank models come first.
     """
@@ -67,7 +67,9 @@ class LabelSet:
 
 @dataclass(frozen=True)
 class LabelSummary(LabelSet):
-    """A label with what is known about it in one of its `sets` of questions."""
+    """A label with its scores in one question set; `sets` lists all question sets that have scores
+    on it.
+    """
 
     label: TopicLabel
     relation: Relation
@@ -237,7 +239,7 @@ def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapp
     section, metric = summary.section, aspect.metric
     title = aspect.does or metric_info(metric, section.family).label
     address = benchmark_address(section, None if aspect.given else metric, [summary.label.path])
-    # Chance is in the head only if it is the same for every model.
+    # The header states chance only if it is the same for every model.
     levels = {round(row.score.chance, 1) for row in aspect.standings.models if row.score.chance is not None}
     guess = f"guessing {sentences.format_chance(levels.pop())}" if len(levels) == 1 else ""
     under = f"<small>{text('not ranked: the label is the answer' if aspect.given else guess)}</small>"

@@ -86,7 +86,7 @@ def parse_score_limits(options: Sequence[str]) -> dict[str, float]:
         if not math.isfinite(limit):
             raise BadInput(f"--fail-under {option!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
         metric = resolve_name(name, METRICS, "--fail-under: the metric")
-        # None is neither: such a metric has no better end.
+        # `higher_is_better` may be None: then neither direction is better.
         if not METRICS[metric].higher_is_better:
             raise BadInput(f"--fail-under {option}: a higher {metric} is not better, so a minimum makes no sense.")
         # To some users 1 means 1 %, to others 100 %.

@@ -149,7 +149,7 @@ class Parameters:
 
         Args:
             request: The rejected request.
-            form: Form in which it was rejected.
+            form: The form in which the request was rejected.
 
         Returns:
             Parameter -> forms that change it, for the parameters that were sent.

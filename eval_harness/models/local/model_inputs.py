@@ -456,7 +456,7 @@ def _expand_images(
 
 def _common_prefix_length(sequences: Sequence[list[int]]) -> int:
     """Return the number of tokens that all sequences begin with."""
-    # The smallest and the greatest sequence differ before any other two do.
+    # A prefix of both the smallest and the greatest sequence is a prefix of all of them.
     low, high = min(sequences), max(sequences)
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
 

@@ -189,9 +189,10 @@ def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
 
 @cached(COMPUTING)  # walks through hundreds of results, and every request needs it
 def _result_metrics(section: Section) -> set[str]:
-    """Collect the metrics of overall scores.
+    """Collect the metrics of a section's overall scores.
 
-    Those of breakdown cells are added for published results, or if no result has an overall score.
+    Metrics of breakdown cells are added for published results, and for all if no result has an
+    overall score.
     """
     overall = {name for entry in section.entries for name in entry.result.scores}
     parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not overall]

@@ -165,7 +165,9 @@ def _section_key(entry: Entry, kind: str) -> str:
 
 
 def _build_section(key: str, kind: str, members: Sequence[Entry]) -> Section:
-    """Build the section of `members`, real images first; without `entries` if all are arms."""
+    """Build a section from `members`, those with real images first; `entries` is empty if all are
+    arms.
+    """
     entries = tuple(entry for entry in members if entry.result.method.image == "real")  # they come first
     benchmark_records = [entry.result.benchmark for entry in entries]
     benchmark_of_first = members[0].result.benchmark

@@ -166,11 +166,11 @@ def known_columns(cells: Cells, facet: str) -> list[str]:
 
 
 def _score_column(section: Section, metric: str, facet: str, name: str, scores: dict[str, Score]) -> Column[Entry]:
-    """Build the column of a facet value or a metric; its head states the number of cases."""
+    """Build the column of a facet value or a metric; its header states the number of cases."""
     family = section.family
     label = metric_info(name, family).label if facet == METRICS_FACET else display_label(facet, name)
     scored = [score for score in scores.values() if score.value is not None]
-    # Results may cover different numbers of cases: the head of the column states the largest.
+    # Results may cover different numbers of cases: the column header states the largest.
     n, n_cases = max((score.n, score.n_cases) for score in scored)
     size = (
         (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, board_spec(family).case)}")

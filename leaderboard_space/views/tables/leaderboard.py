@@ -307,7 +307,7 @@ def _columns(
 
 
 def _axis(axis: Axis, sign: str) -> str:
-    """Draw the head of the chart: the ends and the middle of its axis."""
+    """Draw the header of the chart: the ends and the middle of its axis."""
     ticks = "".join(
         f'<span style="left:{100 * part:.0f}%">{number(axis[0] + part * (axis[1] - axis[0]), 0)}{sign if part == 1 else ""}</span>'
         for part in (0.0, 0.5, 1.0)
@@ -428,7 +428,7 @@ KIND_NOTES = {
     "retired": "Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.",
     "custom": "A set of its own, not the benchmark's: its results are ranked among themselves.",
 }
-"""Kind of question set -> what it is, if not the complete official one."""
+"""Kind of question set -> note that explains it; the complete official set has none."""
 
 
 def _notes(query: BoardQuery, standings: Standings) -> str:
