@@ -39,6 +39,7 @@ from dataset_builders.terms import (
     regions_overlap,
     terms_by_name,
 )
+from eval_harness.scores.agreement import krippendorff_alpha
 
 LABEL_COLUMNS = (
     "name",
@@ -417,8 +418,6 @@ def _majority(name: str, subject: str, label_votes: dict[str, str], table: Label
 
 def _alpha(label_votes: list[dict[str, str]]) -> float | None:
     """Return Krippendorff's alpha (nominal) over labels x taggers."""
-    import krippendorff
-
     taggers = sorted({tagger for ballot in label_votes for tagger in ballot})
 
     codes = {
@@ -426,14 +425,10 @@ def _alpha(label_votes: list[dict[str, str]]) -> float | None:
         for code, value in enumerate(sorted({value for ballot in label_votes for value in ballot.values()}))
     }
 
-    # Alpha is undefined if disagreement was impossible: a single value, or one tagger per label.
-    if len(codes) < 2 or not any(len(ballot) > 1 for ballot in label_votes):
-        return None
-
     ratings = np.array(
         [[codes[ballot[tagger]] if tagger in ballot else np.nan for ballot in label_votes] for tagger in taggers]
     )
-    return float(krippendorff.alpha(reliability_data=ratings, level_of_measurement="nominal"))
+    return krippendorff_alpha(ratings, "nominal")
 
 
 def assign_labels(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, list[str]]:

@@ -29,6 +29,7 @@ from curation.writing.question_writing import REVIEWS_FILE, read_drafts, table_r
 from dataset_builders.browser_page.page import record_decision
 from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.journal import read_journal
+from eval_harness.scores.agreement import krippendorff_alpha
 
 SCORE_FIELDS = ("score_1", "score_2")
 CHECK_FIELDS = ("correctness", "relevance", "language")
@@ -274,19 +275,12 @@ def compute_agreement(scores: pd.DataFrame) -> Agreement:
     Args:
         scores: columns reviewer, problem, pair_id, score, keeps (as `ReviewLog.scores`).
     """
-    import krippendorff
-
     table = scores.pivot(index="problem", columns="reviewer", values="score") if len(scores) else pd.DataFrame()
     # Agreement needs at least one problem that two reviewers have scored.
     shared = int((table.notna().sum(axis=1) > 1).sum()) if len(table) else 0
     if not shared:
         return Agreement(table.shape[1], 0, None, None)
-    score_matrix = table.to_numpy(float)
-    # Alpha is undefined (0 / 0) if all scores are equal.
-    varies = len(np.unique(score_matrix[~np.isnan(score_matrix)])) > 1
-    alpha = (
-        float(krippendorff.alpha(reliability_data=score_matrix.T, level_of_measurement="ordinal")) if varies else None
-    )
+    alpha = krippendorff_alpha(table.to_numpy(float).T, "ordinal")
     keeps = scores.drop_duplicates(
         ["reviewer", "pair_id"],
     ).pivot(index="pair_id", columns="reviewer", values="keeps")

@@ -72,6 +72,9 @@ UNDELIVERED = ("failed", "missing")
 
 Verdict = Literal["better", "no different", "worse"]
 
+REFERENCE_KINDS = ("baseline", "human")
+"""Kinds of `Model` that are shown beside models for comparison and never ranked."""
+
 
 MIN_INDEPENDENT_CASES = 5
 """With fewer independent cases a score is neither tested nor ranked: its interval is too wide."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.metrics import nonresponse_cause
 from eval_harness.derive.run_files import JUDGE_FILE, READINGS_FILE, read_question_file, read_readings
-from eval_harness.derive.scoring import compute_units
+from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import paired_test
@@ -57,6 +58,50 @@ class Side:
         if self.answers is None or self.questions is None:
             return None
         return compute_units(self.result.benchmark.family, self.questions, self.answers)
+
+
+def align_sides(a: Side, b: Side) -> tuple[Side, Side] | None:
+    """Restrict the side that answered more questions to those of the other, and score it again.
+
+    Returns:
+        Both sides on the same questions; None if one of them has no answers, or if neither answered
+        all questions of the other in the same form.
+    """
+    if a.questions is None or b.questions is None or a.answers is None or b.answers is None:
+        return None
+    if a.result.benchmark.fingerprint == b.result.benchmark.fingerprint:
+        return a, b
+    small, large = (a, b) if len(a.questions) < len(b.questions) else (b, a)
+    restricted = _restrict(large, small)
+    if restricted is None:
+        return None
+    return (small, restricted) if small is a else (restricted, small)
+
+
+def _restrict(large: Side, small: Side) -> Side | None:
+    """Return a side with only its answers to the questions of another side, None if they differ."""
+    assert large.questions is not None and large.answers is not None and small.questions is not None
+    ids, result = set(small.questions["question_id"]), large.result
+    questions = large.questions[large.questions["question_id"].isin(ids)].reset_index(drop=True)
+    fingerprint = small.result.benchmark.fingerprint
+    if len(questions) != len(small.questions) or fingerprint_questions(questions) != fingerprint:
+        return None
+    answers = large.answers[large.answers["question_id"].isin(ids)].reset_index(drop=True)
+    scored = compute_scores(result.benchmark.family, questions, answers, result.method.extraction or "ours")
+    selection = f"only the {len(questions):,} questions that {small.result.model.name} answered"
+    benchmark = result.benchmark.model_copy(
+        update={
+            "questions": len(questions),
+            "fingerprint": fingerprint,
+            "facets": digest_facets(questions),
+            "asked": digest_prompts(questions),
+            "selection": selection,
+        }
+    )
+    scores = {"scores": scored.scores, "breakdown": scored.breakdown, "statuses": scored.statuses}
+    return replace(
+        large, result=result.model_copy(update=scores | {"benchmark": benchmark}), questions=questions, answers=answers
+    )
 
 
 def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
@@ -256,6 +301,13 @@ def check_same_format(a: Side, b: Side) -> None:
             f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: "
             "these cannot be compared."
         )
+
+
+def metric_difference(a: Side, b: Side, metric: str) -> dict[str, Any]:
+    """Compare two sides of one benchmark on one metric that both have: the row of it in
+    `score_differences`, without values that do not apply.
+    """
+    return _metric_difference(a, b, metric, _paired_units(a, b))
 
 
 def _metric_difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, pd.DataFrame] | None) -> dict[str, Any]:

@@ -385,5 +385,7 @@ def _notes(
         yield f"{missing_count:,} of {expected_count:,} answers are missing{penalty}"
     if run.benchmark.fingerprint != fingerprint_questions(questions):
         yield "the dataset's answer key, cases or pairs were corrected after the run; it is scored by the corrected ones"
+    if run.model.kind == "human":
+        yield "a person answered: nobody can verify who, and with what help"
     if run.method.judge is not None:
         yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies cannot be verified"

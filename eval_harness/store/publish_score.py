@@ -29,7 +29,7 @@ from dataset_builders.hub.client import (
 )
 from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
-from eval_harness.records.result import UNDELIVERED, Result, Score
+from eval_harness.records.result import REFERENCE_KINDS, UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run
 from eval_harness.store.dataset_lookup import require_dataset
 from eval_harness.store.formatting import format_interval, format_score
@@ -105,7 +105,7 @@ def _check_complete(result: Result) -> None:
         (benchmark.selection, f"a part ({benchmark.selection})"),
         (result.kind == "aggregate", "several runs (aggregate)"),
         (result.kind != "measured", f"a {result.kind} number"),
-        (result.model.kind == "baseline", "a baseline, not a model"),
+        (result.model.kind in REFERENCE_KINDS, f"a {result.model.kind}, not a model"),
         (result.method.image != "real", f"a run with {result.method.image} images"),
     )
 

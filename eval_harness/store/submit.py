@@ -66,7 +66,7 @@ JOURNAL_NAME = "answers.jsonl"
 """The journal of a run folder; a submission has none."""
 FOLDER_FILES = (RUN_FILE, "questions.parquet", RESULT_FILE, ANSWERS_FILE, JUDGE_FILE)
 """Files that are read from a run folder or a submission; the folder's questions are ignored."""
-SUBMITTABLE_KINDS = ("open", "proprietary", "medical")
+SUBMITTABLE_KINDS = ("open", "proprietary", "medical", "human")
 """Kinds of models that a file of answers may be from; baselines need a run of medprobe."""
 OTHER_HARNESS = "another harness"
 """The request's `model` for a submitted file of answers, whose harness is not known."""

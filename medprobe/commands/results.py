@@ -104,6 +104,9 @@ def compare(
         typer.Argument(help="run folder, result.json, file of answers, or 'published:MODEL/BENCHMARK/METHOD/Table 1'"),
     ],
     b: Annotated[str, typer.Argument(help="another one")],
+    others: Annotated[
+        list[str] | None, typer.Argument(metavar="[MORE]...", help="more of them, if one is of a person")
+    ] = None,
     benchmark: Annotated[
         str | None, typer.Option(help="benchmark that files of answers answer (default: the other side's)")
     ] = None,
@@ -119,15 +122,33 @@ def compare(
     """Show why two scores differ: what each difference is worth in points; scores (with a test),
     answers and settings.
 
-    json contains the causes and the scores.
+    If one of the results is of a person (--model human:NAME), show first how the models differ from
+    each reader on the questions that both answered; with more than two results, only this. json
+    contains the causes and the scores, or a row per reader and model.
     """
+    import pandas as pd
+
     from dataset_builders.errors import BadInput
+    from eval_harness.records.names import single_line
     from eval_harness.store.cause_report import cause_document, format_causes
     from eval_harness.store.causes import explain
     from eval_harness.store.comparison import compare_results, score_differences
-    from medprobe.stores import load_comparison_sides
+    from eval_harness.store.reader_study import study_readers
+    from leaderboard_space.benchmarks import board_spec
+    from medprobe.stores import load_comparison_side, load_comparison_sides
 
     sides = load_comparison_sides(a, b, benchmark, data, split)
+    groups = study_readers([*sides, *map(load_comparison_side, others or ())])
+    if others and not groups:
+        raise BadInput("compare: none of these results is of a person (--model human:NAME). Name two results.")
+    if form == "table":
+        for group in groups:
+            typer.echo("\n".join(map(single_line, group.sentences(board_spec(group.family).case))) + "\n")
+    elif others:
+        contrasts = pd.DataFrame([contrast for group in groups for contrast in group.contrasts])
+        typer.echo(contrasts.to_json(orient="records", indent=1))
+    if others:
+        return
     results = [side.result for side in sides]
     differences = score_differences(*sides)
     try:

@@ -33,7 +33,9 @@ def submit(
         str | None, typer.Option(help="split that the answers in FILE are for (default: the benchmark's)")
     ] = None,
     extraction: Annotated[str, typer.Option(help="how the answers in FILE are read: ours, official")] = "ours",
-    kind: Annotated[str | None, typer.Option(help="kind of the model in FILE: open, proprietary, medical")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="kind of the model in FILE: open, proprietary, medical, human")
+    ] = None,
     reproduced: Annotated[
         bool,
         typer.Option(
