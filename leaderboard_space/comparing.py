@@ -347,7 +347,7 @@ def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None
             value is None,
             entry.key not in answered,
             canonical_name(entry.result.model.name) in chosen_models,
-            entry.is_baseline,
+            entry.is_reference,
             entry not in representatives.values(),
             value in chosen_values,
             -(value or 0.0) if is_higher_better else value or 0.0,

@@ -137,7 +137,7 @@ def _nothing(facts: HeadlineFacts) -> str:
     reasons = (
         (facts.uncounted and not facts.baselines, hidden),
         (facts.small, small),
-        (facts.baselines, "Only baselines have this score here."),
+        (facts.baselines, "Only baselines and people have this score here."),
         (
             facts.apart,
             f"Nothing is ranked here: {plural(facts.apart, 'result')} below, with the reason.",
@@ -345,7 +345,7 @@ def leaderboard_headline(family: str, standings: Standings) -> str:
             ranked=ranked_models(standings),
             are_models=len({row.entry.result.model.name for row in models}) == len(models),
             higher=info.higher_is_better is not False,
-            baselines=sum(row.is_baseline and row.score.value is not None for row in in_ranking),
+            baselines=sum(row.is_reference and row.score.value is not None for row in in_ranking),
             uncounted=sum(row.score.value is None for row in in_ranking),
             small=sum(row.score.is_small for row in models),
             apart=len(standings.rows) - len(in_ranking),
@@ -373,7 +373,7 @@ def leaderboard_caption(family: str, standings: Standings, branches: Sequence[Tr
     groups = selection_group_names(branches)
     # "A or B and C" would be ambiguous.
     names = [f"({name})" if " or " in name and len(groups) > 1 else name for name in groups]
-    methods = {method_name(row.entry.result.method.name) for row in standings.rows if not row.is_baseline}
+    methods = {method_name(row.entry.result.method.name) for row in standings.rows if not row.is_reference}
     parts = (
         f"{info.label}: {info.description[:1].lower()}{info.description[1:]}" if info.description else f"{info.label}.",
         f"n = {size}." if n_cases else "",

@@ -123,12 +123,12 @@ def model_entries(board: Board, name: str) -> list[tuple[Section, Entry]]:
 
 def all_models(board: Board) -> list[str]:
     """List the models on the board, each under one name, in alphabetical order, baselines last."""
-    is_baseline = {
-        canonical_name(entry.result.model.name): entry.is_baseline
+    is_reference = {
+        canonical_name(entry.result.model.name): entry.is_reference
         for section in board.snapshot.all_sections
         for entry in section.entries
     }
-    return sorted(is_baseline, key=lambda name: (is_baseline[name], name.lower()))
+    return sorted(is_reference, key=lambda name: (is_reference[name], name.lower()))
 
 
 def model_lines(board: Board, name: str) -> list[Line]:

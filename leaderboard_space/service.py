@@ -43,6 +43,7 @@ from leaderboard_space.html import text
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.views import plots
 from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, set_name
+from leaderboard_space.views.readers import reader_groups, readers_part
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 
 
@@ -161,7 +162,7 @@ def _has_same_score(entry: Entry, row: Row, metric: str) -> bool:
 def _chart_caption(query: BoardQuery, rows: Sequence[Row]) -> str:
     """Describe a chart: question set, selection and method."""
     only = f", only {' and '.join(selection_group_names(query.branches))}" if query.branches else ""
-    methods = {method_name(row.entry.result.method.name) for row in rows if not row.is_baseline}
+    methods = {method_name(row.entry.result.method.name) for row in rows if not row.is_reference}
     return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
@@ -274,7 +275,8 @@ class Service:
             return {"unchanged": True}
         requested = parse_query(self.board, request)
         query = requested.fitting()
-        html = _panel(query, request.get("all") == "yes")
+        readers = readers_part(reader_groups(self.board, query.snapshot, query.section))
+        html = _panel(query, request.get("all") == "yes") + readers
         if query.metric != requested.metric:
             notice = sentences.substitute_metric_note(query.section, requested.metric, query.metric)
             html = f'<p class="note">{text(notice, 300)}</p>' + html

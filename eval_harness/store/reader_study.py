@@ -78,13 +78,15 @@ class ReaderGroup:
     failed_cases: list[str] | None
     cases: int
 
-    def sentences(self, case: str) -> list[str]:
+    def sentences(self, case: str, with_models: bool = True) -> list[str]:
         """Describe each reader in a line, and then all of them together.
 
         Args:
             case: What the benchmark calls a case.
+            with_models: Add each model's difference to the line of a reader.
         """
-        lines = [self._reader_sentence(name, score, case) for name, score in self.readers]
+        contrasts = self.contrasts if with_models else []
+        lines = [_reader_sentence(name, score, case, contrasts) for name, score in self.readers]
         if self.median_value is not None:
             agreement = "" if self.alpha is None else f"; Krippendorff's alpha of their choices {self.alpha:.2f}"
             median_text = f"median {format_score(self.median_value)} %"
@@ -95,14 +97,6 @@ class ReaderGroup:
             count = f"{len(self.failed_cases)} of {self.cases} {case}s"
             lines.append(f"Most readers and most models fail on {count}{names and ': '}{names}{more}.")
         return lines
-
-    def _reader_sentence(self, name: str, score: Score, case: str) -> str:
-        unit = case if score.n == score.n_cases else "scored unit"
-        parts = [f"{name} {format_score(score.value)} % (95 % interval {format_interval(score)}) on {score.n} {unit}s"]
-        for contrast in self.contrasts:
-            if contrast.reader == name:
-                parts.append(f"{contrast}{f' on {contrast.n} of them' if contrast.n != score.n else ''}")
-        return f"{'; '.join(parts)}."
 
 
 def study_readers(sides: Sequence[Side]) -> list[ReaderGroup]:
@@ -137,12 +131,12 @@ def _study_group(readers: list[Side], models: Sequence[Side]) -> ReaderGroup:
             complete.append(aligned[1])
         for reader in readers:
             contrasts += _contrasts(align_sides(reader, aligned[1]))
-    is_group = len(readers) > 1
+    is_group, names = len(readers) > 1, [reader.result.model.name for reader in readers]
     failed = sorted(_failed_by_most(readers) & _failed_by_most(complete))
     return ReaderGroup(
         family,
-        [(reader.result.model.name, _score(reader)) for reader in readers],
-        sorted(contrasts, key=lambda contrast: -contrast.model_value),
+        list(zip(names, map(_score, readers), strict=True)),
+        sorted(contrasts, key=lambda contrast: (names.index(contrast.reader), -contrast.model_value)),
         median(_score(reader).value or 0.0 for reader in readers) if is_group else None,
         krippendorff_alpha(_choice_codes(readers, questions["question_id"]), "nominal") if is_group else None,
         failed if is_group and complete else None,
@@ -187,3 +181,12 @@ def _choice_codes(readers: Sequence[Side], ids: pd.Series) -> NDArray[np.float64
         chosen = [choices.get(question_id) for question_id in ids]
         rows.append([codes.setdefault(choice, float(len(codes))) if choice else np.nan for choice in chosen])
     return np.array(rows)
+
+
+def _reader_sentence(name: str, score: Score, case: str, contrasts: Sequence[ModelContrast]) -> str:
+    unit = case if score.n == score.n_cases else "scored unit"
+    parts = [f"{name} {format_score(score.value)} % (95 % interval {format_interval(score)}) on {score.n} {unit}s"]
+    for contrast in contrasts:
+        if contrast.reader == name:
+            parts.append(f"{contrast}{f' on {contrast.n} of them' if contrast.n != score.n else ''}")
+    return f"{'; '.join(parts)}."

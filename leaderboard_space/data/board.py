@@ -123,7 +123,7 @@ class Board:
         if not measured or section.fingerprint is None or self.store is None:
             return nothing, ()
         try:
-            questions = self._questions(section.fingerprint)
+            questions = self.questions(section.fingerprint)
         except BadInput as error:
             return nothing, (f"{error} Scores are shown as stored, since the questions are not known.",)
         official = {key for key, entry in measured.items() if entry.result.method.extraction == "official"}
@@ -135,7 +135,7 @@ class Board:
         )
         return (outcomes, build_tree(section.family, questions)), tuple(notes)
 
-    def _questions(self, fingerprint: str) -> pd.DataFrame:
+    def questions(self, fingerprint: str) -> pd.DataFrame:
         """Read the questions with a fingerprint from the store, or else from a trusted dataset.
 
         Raises BadInput if neither has them.

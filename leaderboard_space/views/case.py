@@ -238,7 +238,7 @@ def counted_keys(section: Section, outcomes: Outcomes) -> list[str]:
     none.
     """
     # Baselines (chance, oracle) say nothing about how hard a case is.
-    entries = [entry for entry in answered_entries(section, outcomes) if entry.result.model.kind != "baseline"]
+    entries = [entry for entry in answered_entries(section, outcomes) if not entry.is_reference]
     return [entry.key for entry in entries if entry.provenance.withdrawal is None] or list(outcomes.runs)
 
 

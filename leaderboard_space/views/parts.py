@@ -106,6 +106,7 @@ MODEL_KIND_TITLES = {
     "open": "open weights",
     "medical": "medical",
     "baseline": "baseline",
+    "human": "person",
 }
 """Kind of model -> its words in the legend; a result without a kind is "kind not stated"."""
 

@@ -174,7 +174,7 @@ def _missing(rows: Sequence[Row], values: Mapping[str, float], property_name: st
 
     `values`: entry key -> value on the x axis; `property_name`: what that value is.
     """
-    scored = {row.entry.result.model.name for row in rows if not row.is_baseline and row.score.value is not None}
+    scored = {row.entry.result.model.name for row in rows if not row.is_reference and row.score.value is not None}
     missing = scored - {row.entry.result.model.name for row in rows if row.entry.key in values}
     return (
         f" Not shown, no {property_name} known: {sentences.join_names(sorted(missing, key=str.lower))}."
@@ -258,7 +258,7 @@ def _against(
     info, (name, title, axis_title) = metric_info(metric, family), axis
     # Baselines have neither size nor release date.
     plotted_rows = [
-        row for row in rows if values.get(row.entry.key, 0) > 0 and row.score.value is not None and not row.is_baseline
+        row for row in rows if values.get(row.entry.key, 0) > 0 and row.score.value is not None and not row.is_reference
     ]
     if len(plotted_rows) < MIN_POINTS or info.unit != "percent":
         return ""
@@ -443,10 +443,13 @@ def _grid(x: Scale, y: Scale, width: float) -> str:
 def _shape(kind: str, x: float, y: float) -> str:
     """Draw the mark of a result; its shape shows the kind of model, as everywhere on the board.
 
-    Proprietary models are filled, open ones hollow, medical ones square, baselines diamonds.
+    Proprietary models are filled, open ones hollow, medical ones square; baselines are diamonds,
+    people triangles.
     """
     if "k-medical" in kind:
         return f'<rect class="pt" x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9"/>'
+    if "k-human" in kind:
+        return f'<path class="pt" d="M{x:.1f} {y - 6:.1f}l6 11h-12z"/>'
     if "k-baseline" in kind:
         return f'<path class="pt" d="M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z"/>'
     return f'<circle class="pt" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'

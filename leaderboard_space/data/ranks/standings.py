@@ -80,8 +80,8 @@ class Row:
         return self.score.chance_interval
 
     @property
-    def is_baseline(self) -> bool:
-        return self.entry.is_baseline
+    def is_reference(self) -> bool:
+        return self.entry.is_reference
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Standings:
     def models(self) -> list[Row]:
         """The rows of the main group that have a value and are not baselines."""
         return [
-            row for row in self.rows if row.group == "ranked" and not row.is_baseline and row.score.value is not None
+            row for row in self.rows if row.group == "ranked" and not row.is_reference and row.score.value is not None
         ]
 
     @property
@@ -399,7 +399,7 @@ def _rank_rows(
         (`Standings.pairs`).
     """
     # Results with too few independent cases get no rank and do not count in the correction.
-    models = [row for row in rows if not row.is_baseline and row.score.value is not None and not row.score.is_small]
+    models = [row for row in rows if not row.is_reference and row.score.value is not None and not row.score.is_small]
     recomputed: list[int] = []
     if units is not None and outcomes is not None and not units.is_count:
         recomputed = [position for position, row in enumerate(models) if row.recomputed]

@@ -14,7 +14,7 @@ from dataset_builders import benchmarks
 from dataset_builders.benchmarks import DEFAULT_SPLITS, FORMATS
 from dataset_builders.fingerprints import is_released_set
 from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
-from eval_harness.records.result import Result
+from eval_harness.records.result import REFERENCE_KINDS, Result
 from eval_harness.store.acceptance import Provenance
 
 
@@ -38,9 +38,9 @@ class Entry:
     board's cache folder."""
 
     @cached_property
-    def is_baseline(self) -> bool:
-        """True if the answers come from a rule, such as random choice, instead of a model."""
-        return self.result.model.kind == "baseline"
+    def is_reference(self) -> bool:
+        """True if a rule or a person answered: shown beside the models and never ranked."""
+        return self.result.model.kind in REFERENCE_KINDS
 
     @cached_property
     def account(self) -> str | None:

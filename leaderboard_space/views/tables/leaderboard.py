@@ -394,8 +394,9 @@ def rank_cell(row: Row, n_others: int, table_name: str) -> str:
     """
     if row.best_rank is None or row.worst_rank is None:
         why = sentences.no_score_reason(row.score, row.entry.result) or APART[row.group] or NO_DIRECTION
-        why = "A baseline: shown for comparison, not ranked." if row.is_baseline else why
-        ranks = "ref" if row.is_baseline else "–"
+        kind = MODEL_KIND_TITLES.get(row.entry.result.model.kind or "")
+        why = f"A {kind}: shown for comparison, not ranked." if row.is_reference else why
+        ranks = "ref" if row.is_reference else "–"
     else:
         why = sentences.explain_ranks(
             row.best_rank, row.worst_rank, row.ahead, row.behind, n_others - row.ahead - row.behind
@@ -474,7 +475,7 @@ def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
     if not query.branches:
         return ["The breakdown below shows what is known about its parts."] if has_parts and not standings.rows else []
     ranked = {row.entry.result.model.name for row in standings.rows}  # some by another of their results
-    hidden = [entry.result for entry in standings.hidden if entry.result.model.kind != "baseline"]
+    hidden = [entry.result for entry in standings.hidden if not entry.is_reference]
     left_out = {
         result.model.name: result.kind != "published"
         for result in sorted(hidden, key=lambda result: result.kind != "published")
