@@ -73,7 +73,7 @@ def test_readers_and_models_meet_on_the_questions_of_both(runs):
             contrast.low <= contrast.lower == pytest.approx(values[0] - values[1]) and contrast.lower <= contrast.high
         )
     # A run that was asked only the part gives the same comparison as the part of the whole run.
-    part, whole = (score_differences(side["R1"], side[name]) for name in ("big-part", "Big"))
+    part, whole = (score_differences(*align_sides(side["R1"], side[name])) for name in ("big-part", "Big"))
     assert part.equals(whole) and (part["test"].dropna() != "unpaired").all()
     assert (
         align_sides(side["Big"], side["R1"])[1] is side["R1"] and align_sides(side["R3"], side["Big"])[0] is side["R3"]
