@@ -386,6 +386,6 @@ def _notes(
     if run.benchmark.fingerprint != fingerprint_questions(questions):
         yield "the dataset's answer key, cases or pairs were corrected after the run; it is scored by the corrected ones"
     if run.model.kind == "human":
-        yield "a person answered: nobody can verify who, and with what help"
+        yield "a person answered: no one can verify who, and with what help"
     if run.method.judge is not None:
         yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies cannot be verified"

@@ -17,7 +17,7 @@ from leaderboard_space.html import number, score_text, text
 from leaderboard_space.sentences import format_difference_interval
 from leaderboard_space.views.tables.table import column, name_column, scrollable, table
 
-READERS_NOTE = "People answer under a pseudonym: nobody can verify who, and with what help. They are not ranked."
+READERS_NOTE = "People answer under a pseudonym: no one can verify who, and with what help. They are not ranked."
 
 
 @cached(READING)

@@ -116,7 +116,7 @@ def test_the_command_and_the_board_say_the_same_and_rank_no_person(runs, phantom
         done = command(
             "submit", name, "--to", "store", "--data", phantoms / "mediconfusion", "--with-questions", cwd=folder
         )
-        assert ("nobody can verify" in done.stdout + done.stderr) == name.startswith("R")
+        assert ("no one can verify" in done.stdout + done.stderr) == name.startswith("R")
     service = Service(Board(folder / "store"))
     for section in service.board.snapshot.sections["mediconfusion"]:
         html = service.view({"format": "mediconfusion", "section": section.key})["html"]
