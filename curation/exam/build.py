@@ -39,7 +39,7 @@ from dataset_builders.files import temporary_folder, write_json
 SIDE_LETTERS = "LRDG"
 """Lone letters that may mark a side: left, right, and French and Italian initials."""
 PROPOSALS_PER_PAIR = 20
-"""Proposals looked at for each pair that is wanted: some are left out, some repeat."""
+"""Maximum number of proposals tried per pair, since some are left out and some repeat."""
 
 
 AcceptedPair = tuple[Task, Proposal, list[str]]
@@ -92,7 +92,7 @@ def build_exam(
         """Return the square of a slice, or list why it cannot be used."""
         try:
             square = render_slice(source)
-            # Of radiographs, most have a lone letter; no question on sides is about them.
+            # Most radiographs have a lone letter; no question about sides uses radiographs.
             letters = "" if source.modality == "X-ray" else SIDE_LETTERS
             if search_text and find_text(Image.fromarray(square), letters):
                 raise Skipped("may contain burned-in text")
@@ -150,7 +150,7 @@ def build_exam(
 def _thin_out(slices: Sequence[SourceSlice], limit: int, rng: np.random.Generator) -> list[SourceSlice]:
     """Keep a few slices of each third of each series, in a random order of patients.
 
-    All would be more than the pairs need, and each one used is searched for text.
+    The pairs need no more, and every slice used must be searched for text.
     """
     ranks = {patient: rng.random() for patient in sorted({source.patient for source in slices})}
     max_per_third = 1 + 2 * limit // max(len(ranks), 1)

@@ -25,7 +25,7 @@ SIZE_PX, FRAME_PX = 256, 8
 MIN_CROP = 0.9
 """Smallest part of a slice's square that a picture shows, as a share of its side."""
 MIN_GREY_LEVELS = 32
-"""Label maps and empty slices have fewer."""
+"""Minimum number of grey levels of a picture; label maps and empty slices have fewer."""
 MARKER_RADIUS_PX, RIM_PX = 6, 3
 DISTANCES_PX = np.hypot(*np.mgrid[-12:13, -12:13])
 """Distances from the centre of a marker."""

@@ -1,8 +1,8 @@
 """List the slices of a folder of DICOM and NIfTI files, with what their headers prove.
 
 A statement counts only if a second one confirms it: the modality and the SOP class, the view and
-the orientation, the side and the description, the orientation and the positions of the slices. A
-header that contradicts itself or its series leaves out the whole series.
+the orientation, the side and the description, the orientation and the positions of the slices. If a
+header contradicts itself or its series, the whole series is left out.
 
 A header that is wrong everywhere in the same way (a patient entered as head first who lay feet
 first) looks consistent; no program can see that in the header alone.
@@ -195,7 +195,8 @@ def _read_image(path: Path, series_id: str, data: Any, ignored: list[str], body_
     elif axes and letters and letters != [_direction_letter(axes[:3]), _direction_letter(axes[3:])]:
         raise Contradiction("its PatientOrientation contradicts its ImageOrientationPatient")
     position = str(data.get("PatientPosition") or "")
-    # The table is level: of a patient lying on a side, the rows of a CT run from front to back.
+    # The table is level, so if the patient lies on one side, the rows of a CT run from front to
+    # back or back to front.
     is_acquired = modality == "CT" and list(data.get("ImageType") or ())[:3:2] == ["ORIGINAL", "AXIAL"]
     if is_acquired and axes and position and (position[2:3] == "D") != (_direction_letter(axes[:3]) in "AP"):
         raise Contradiction("its PatientPosition contradicts its ImageOrientationPatient")
@@ -224,7 +225,7 @@ MAX_SIDE_WIDTH_MM = 250.0
 
 
 def _agree(names: str, statements: Iterable[str]) -> str:
-    """Return what at least two statements agree on, "" if there is only one.
+    """Return the value on which at least two statements agree; "" if there is only one statement.
 
     Raises Contradiction if two differ; empty statements are ignored.
     """
@@ -235,7 +236,9 @@ def _agree(names: str, statements: Iterable[str]) -> str:
 
 
 def _named_values(text: str, words: Mapping[str, set[str]]) -> list[str]:
-    """Return the value that a text names by a word of its own; none if it names several."""
+    """Return the value that a text names, as a list of one; an empty list if it names none or
+    several.
+    """
     tokens = set(re.findall(r"[a-z]+", text.lower()))
     values = [value for value, names in words.items() if tokens & names]
     return values if len(values) == 1 else []

@@ -3,7 +3,7 @@
 A header task shows two slices whose headers prove different answers. A change task shows one slice
 twice, changed so that the answers differ. Questions are worded so that the key follows from
 geometry alone: "which side of the patient is on the left" also holds for a patient with situs
-inversus, of whom "is it mirrored" might be answered from the organs.
+inversus, whereas "is it mirrored" might be answered from the organs.
 
 See also: rules for readers (`docs/exam.md`), the choice of pairs (`build.py`).
 """

@@ -56,7 +56,7 @@ class ShownPicture:
 
 
 def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPicture:
-    """Make the picture of an image file that models are shown.
+    """Convert an image file to the picture that models are shown.
 
     Args:
         data: the content of the file.
@@ -111,7 +111,7 @@ def exif_orientation(image: Image.Image) -> int:
 
 
 def encode_picture(data: bytes) -> bytes:
-    """Encode the picture that a model is shown of an image file.
+    """Convert an image file to the picture that models are shown, and encode it.
 
     Args:
         data: the content of the file.
@@ -126,7 +126,7 @@ def encode_picture(data: bytes) -> bytes:
 
 
 def encode_data_uri(data: bytes) -> str:
-    """Encode the picture that a model is shown of an image file as a data URI.
+    """Convert an image file to the picture that models are shown, as a data URI.
 
     Args:
         data: the content of the file.
