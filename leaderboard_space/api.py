@@ -18,7 +18,7 @@ from leaderboard_space.data.cells import METRICS_FACET, Cells, breakdown_cells, 
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, section_metrics
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import PATH_SEPARATOR, branch_name, display_label
-from leaderboard_space.export import breakdown_table, leaderboard_table
+from leaderboard_space.export import breakdown_table, leaderboard_table, reported_table
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.service import Service
 
@@ -139,7 +139,17 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             )
         return breakdown_table(query.section, query.section.entries, facet, cells(chosen), chosen, query.branches)
 
-    return [_validate_arguments(tool) for tool in (question_sets, leaderboard, branches_of, breakdown)]
+    def reported(benchmark: str) -> list[dict[str, Any]]:
+        """List numbers on a benchmark that other sources report, without answers that could be
+        scored again: who ran the model, with what, on how many questions, and where it is printed.
+        They are not results of this board and must not be ranked or averaged with them.
+
+        Args:
+            benchmark: name of a benchmark, like mediconfusion
+        """
+        return reported_table(resolve_name(benchmark, FORMATS, "benchmark"))
+
+    return [_validate_arguments(tool) for tool in (question_sets, leaderboard, branches_of, breakdown, reported)]
 
 
 def _tool_query(

@@ -21,6 +21,7 @@ from leaderboard_space.data.published_results import printed_table
 from leaderboard_space.data.ranks.groups import judge_label
 from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
+from leaderboard_space.data.reported_results import reported_groups
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 
@@ -95,7 +96,7 @@ def number_columns(
         "kind": result.kind,
         "provenance": result.provenance,
         "source": result.source.citation if result.source else None,
-        "table": printed_table(result, metric, *(cell or ("", ""))) if result.kind == "published" else None,
+        "table": printed_table(result, metric, *(cell or ("", ""))) if result.provenance == "published" else None,
         "run": entry.key,
     }
 
@@ -110,6 +111,15 @@ def score_columns(score: Score, result: Result) -> dict[str, Any]:
         "chance_high": high,
         "no_score": sentences.no_score_reason(score, result) or None,
     }
+
+
+def reported_table(family: str) -> Table:
+    """Convert what other sources report on a benchmark to plain rows, of kind `reported`."""
+    return [
+        {"kind": "reported", **row, "value": float(row["value"]), "n": int(row["n"]) if row["n"] else None}
+        for group in reported_groups(family)
+        for row in group
+    ]
 
 
 def table_file(table: Table, name: str, form: str) -> dict[str, str]:
@@ -216,7 +226,7 @@ def _json_value(value: Any) -> Any:
 def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:
     """Name the table that prints a published number, else the tables of its result."""
     result = row.entry.result
-    if result.kind != "published" or result.source is None:
+    if result.provenance != "published" or result.source is None:
         return None
     cell = own_cell(row.entry, branches) or ("", "")
     return printed_table(result, metric, *cell) or result.source.table
@@ -254,8 +264,11 @@ def citation_file(title: str, note: str, entries: Sequence[Entry], request: Mapp
     """
     # A citation needs the day: results are added to the board at any time.
     day, link = datetime.now(UTC).date().isoformat(), str(request.get("link") or "")[:4000]
+    # Only printed numbers are the paper's; others have sources of their own.
     cited_papers = {
-        entry.result.source.citation: entry.result.benchmark.family for entry in entries if entry.result.source
+        entry.result.source.citation: entry.result.benchmark.family if entry.result.kind == "printed" else ""
+        for entry in entries
+        if entry.result.source
     }
     papers = [bibtex_entry(family, citation) for citation, family in sorted(cited_papers.items())]
     address = f"  url = {{{_escape_bibtex(link)}}},\n" if link else ""

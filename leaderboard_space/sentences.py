@@ -220,7 +220,7 @@ def substitute_metric_note(section: Section, missing_metric: str, metric: str) -
         metric: The metric that is shown.
     """
     missing_label, shown_label = (metric_info(name, section.family).label for name in (missing_metric, metric))
-    is_printed = all(entry.result.kind == "published" for entry in section.entries)
+    is_printed = all(entry.result.provenance == "published" for entry in section.entries)
     why = "the papers do not print it, and no answers are known" if is_printed else "no result has it"
     return f"{missing_label} is not known for this selection ({why}): {shown_label} is shown."
 

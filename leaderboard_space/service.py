@@ -36,6 +36,7 @@ from leaderboard_space.export import (
     format_selection,
     leaderboard_table,
     plot_note,
+    reported_table,
     table_citation,
     table_file,
 )
@@ -45,10 +46,11 @@ from leaderboard_space.views import plots
 from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, set_name
 from leaderboard_space.views.readers import reader_groups, readers_part
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
+from leaderboard_space.views.tables.reported import reported_parts
 
 
 def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
-    """Render the plots and the breakdown table of a selection.
+    """Render the plots and the breakdown table of a selection, and what other sources report.
 
     Args:
         query: The selection.
@@ -66,10 +68,13 @@ def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bo
     keys = frozenset(entry.key for entry in shown_entries)
     standings, family = query.standings, query.section.family
     note = plot_note(query.section, standings, query.branches)
-    rows = [row for row in standings.standing if row.entry.key in keys]
+    # Results without cells in this facet have a score all the same.
+    rows = standings.standing if every else standings.standing[:MAX_FIRST_RESULTS]
     caption = _chart_caption(query, rows)
     charts = _benchmark_plot(query, keys, note) + plots.by_size(rows, query.metric, family, caption, note)
-    charts += plots.by_date(rows, query.metric, family, caption, note)
+    # What other sources report is never drawn; the chart by date says so, as its models are newer.
+    others, reported = reported_parts(family) if query.section.is_official else ("", "")
+    charts += plots.by_date(rows, query.metric, family, f"{caption}{others}", note)
     if board_spec(query.section.family).by_image_type and (entry := _image_type_entry(query, result_name)) is not None:
         by_image_type = _image_type_cells(query, frozenset({entry.key}))
         charts += breakdown.aspects_table(entry, by_image_type, entry_labels(query.entries))
@@ -86,6 +91,7 @@ def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bo
             footer,
         )
         + charts
+        + reported
     )
 
 
@@ -210,7 +216,7 @@ def export_table(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[di
 
     Args:
         query: The selection.
-        request: `of`: leaderboard, breakdown or aspects; `facet`, `one`.
+        request: `of`: leaderboard, breakdown, aspects or reported; `facet`, `one`.
 
     Returns:
         The rows and the file name without extension.
@@ -229,6 +235,8 @@ def export_table(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[di
             cells = _image_type_cells(query)(metric)
             rows += breakdown_table(section, [entry] if entry else [], "image_type", cells, metric, query.branches)
         name = f"{section.benchmark}-{section.key}-{entry.result.model.name if entry else ''}-aspects"
+    elif table == "reported":
+        return reported_table(section.family), f"{section.family}-reported"
     else:
         rows = leaderboard_table(section, standings, query.branches)
     if query.branches:
@@ -324,7 +332,7 @@ class Service:
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """Export a table (`name`, `text`, `type`).
 
-        `of`: leaderboard, breakdown or aspects; `as`: csv or json.
+        `of`: leaderboard, breakdown, aspects or reported; `as`: csv or json.
         """
         table, name = export_table(parse_query(self.board, request), request)
         return table_file(table, name, str(request.get("as")))

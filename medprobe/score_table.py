@@ -31,7 +31,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     runs, withdrawn results and published numbers; each of these groups is sorted by the first
     column of scores, best first. The last row is guessing.
     """
-    sort_group = rows["part"].notna() + 2 * rows["withdrawn"].notna() + 4 * (rows["kind"] == "published")
+    sort_group = rows["part"].notna() + 2 * rows["withdrawn"].notna() + 4 * rows["kind"].isin(("printed", "recomputed"))
     rows = rows.assign(column=_columns(rows), asked=_describe_methods(rows), standing=sort_group)
     key = ["model", "asked", "column"]
     duplicates = rows[rows.duplicated(key, keep=False)]
@@ -190,7 +190,7 @@ def _describe_methods(rows: pd.DataFrame) -> list[str]:
         # A citation is 'Authors, "Title"': the authors suffice in a table.
         paper = "" if pd.isna(row["source"]) else row["source"].split(', "')[0]
         printed_source = ", ".join(filter(None, [paper, "" if pd.isna(row["table"]) else row["table"]]))
-        kind = {"published": printed_source, "aggregate": "aggregate"}.get(row["kind"], "")
+        kind = {"printed": printed_source, "recomputed": "recomputed", "aggregate": "aggregate"}.get(row["kind"], "")
         withdrawn = "" if pd.isna(row["withdrawn"]) else "withdrawn"
         method = "" if pd.isna(row["method"]) else row["method"]
         descriptions.append(", ".join(filter(None, [withdrawn, method, variant, kind])))

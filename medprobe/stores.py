@@ -90,13 +90,13 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     """Load the results of runs and stores, and those of the papers, as one table.
 
     There is one row per result, facet value and metric, overall scores first. Columns: `benchmark`,
-    `split`, `model`, `kind` (measured, published, aggregate), `method`, `prompt`, `variant`
-    (whatever else distinguishes a result), `metric`, `headline` (True for the metric that the
-    benchmark is ranked by), `facet` and `facet_value` (missing for overall scores), `value` with
-    its 95 % interval `low` to `high` (percent, or a count), `chance` with its interval `chance_low`
-    to `chance_high`, `verdict` against chance, `n`, `n_cases`, `n_effective`, `no_score` (why there
-    is no value or verdict), `part` (what was asked, if not everything), `withdrawn` (the reason, if
-    it was), `source`, `table`, `note`.
+    `split`, `model`, `kind` (measured, recomputed, printed, aggregate), `method`, `prompt`,
+    `variant` (whatever else distinguishes a result), `metric`, `headline` (True for the metric that
+    the benchmark is ranked by), `facet` and `facet_value` (missing for overall scores), `value`
+    with its 95 % interval `low` to `high` (percent, or a count), `chance` with its interval
+    `chance_low` to `chance_high`, `verdict` against chance, `n`, `n_cases`, `n_effective`,
+    `no_score` (why there is no value or verdict), `part` (what was asked, if not everything),
+    `withdrawn` (the reason, if it was), `source`, `table`, `note`.
 
     Args:
         sources: run folders, folders of them (runs/), and stores: a folder with `results/`, or

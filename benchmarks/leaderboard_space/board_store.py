@@ -84,7 +84,7 @@ def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
 
     name = f"Printed Model {number}"
     result = Result(
-        kind="published",
+        kind="printed",
         provenance="published",
         benchmark=Benchmark(name="gmai-mmbench", format="gmai-mmbench", split="validation", questions=4550),
         model=Model(name=name, kind=KINDS[number % 3]),

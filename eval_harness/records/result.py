@@ -228,7 +228,7 @@ class Result(_Strict):
     """
 
     schema_version: SchemaVersion = SCHEMA_VERSION
-    kind: Literal["measured", "published", "aggregate"]
+    kind: Literal["measured", "recomputed", "printed", "aggregate"]
     provenance: Literal["submitted", "reproduced", "published"]
     benchmark: Benchmark
     model: Model

@@ -223,7 +223,7 @@ def _flatten_settings(result: Result) -> dict[str, Any]:
                 settings[f"{part}.{name}"] = value
 
     # A paper may have deviations that it does not report.
-    unstated = None if result.kind == "published" else "none"
+    unstated = None if result.provenance == "published" else "none"
     settings["deviations"] = document["deviations"] or unstated
     return settings
 

@@ -36,12 +36,12 @@ def tidy_table(results: Iterable[Result], withdrawn: Mapping[int, str] | None = 
         withdrawn: Position in `results` -> why that result was withdrawn.
 
     Returns:
-        A table with RESULT_COLUMNS; empty if there are no results. `kind`: measured, published or
-            aggregate. `variant`: what distinguishes a row besides method and prompt. `headline`:
-            whether the benchmark is ranked by the metric. `chance`: the score of guessing.
-            `verdict`: better, no different or worse than chance, by the interval. `no_score`: why a
-            score has no value, or no verdict and rank. `part`: what was asked, if not everything.
-            `source`: the citation of a published number, else the provenance.
+        A table with RESULT_COLUMNS; empty if there are no results. `kind`: measured, recomputed,
+            printed or aggregate. `variant`: what distinguishes a row besides method and prompt.
+            `headline`: whether the benchmark is ranked by the metric. `chance`: the score of
+            guessing. `verdict`: better, no different or worse than chance, by the interval.
+            `no_score`: why a score has no value, or no verdict and rank. `part`: what was asked, if
+            not everything. `source`: the citation of a published number, else the provenance.
     """
     reasons = withdrawn or {}
     rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _result_rows(result)]

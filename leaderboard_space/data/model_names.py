@@ -158,7 +158,8 @@ def entry_source(entry: Entry, metric: str | None = None, cell: tuple[str, str] 
 
 
 def result_source(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
-    """Format the source of a number: `published · T1`, `measured` (submitted), `measured · by us`.
+    """Format the source of a number: `printed · T1`, `recomputed`,
+    `measured` (submitted), `measured · by us`.
 
     Args:
         result: The result that the number belongs to.
@@ -166,12 +167,12 @@ def result_source(result: Result, metric: str | None = None, cell: tuple[str, st
             result.
         cell: (facet, value) of a breakdown number.
     """
-    if result.kind == "published":
+    if result.kind == "printed":
         table = printed_table(result, metric, *(cell or ("", ""))) if metric else None
         tables = re.findall(r"[0-9]+", table or (result.source.table if result.source else None) or "")
         # Long lists are shortened to fit a table cell.
         numbers = ", ".join(tables) if len(tables) < 4 else f"{', '.join(tables[:2])} … {tables[-1]}"
-        return f"published · T{numbers}" if tables else "published"
-    if result.kind == "aggregate":
-        return "aggregate"
+        return f"printed · T{numbers}" if tables else "printed"
+    if result.kind in ("recomputed", "aggregate"):
+        return result.kind
     return "measured · by us" if result.provenance == "reproduced" else "measured"

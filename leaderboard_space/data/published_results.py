@@ -1,4 +1,4 @@
-"""Convert the papers' printed numbers into results.
+"""Convert the papers' printed numbers, and counts from published answers, into results.
 
 `published/` contains the printed tables as CSVs, in their layout and with their digits, and the
 tables that describe them:
@@ -7,6 +7,11 @@ tables that describe them:
 (metric, facet, method, n of the cells of a row, a column or both), `notes.csv` (where a paper
 contradicts itself) and `models.csv` (one name per model; the label that each paper prints for it;
 distinct versions stay distinct).
+
+`recomputed.csv` contains counts from answers that other people published, read with the authors'
+own reader (GMAI-MMBench: VLMEvalKit's rule of 2024-03 to 2025-08, that of the paper); `sources.csv`
+describes the sources. These become results of kind `recomputed`. See also: numbers that other
+sources report without answers, which never become results (`reported_results.py`).
 
 A printed number becomes a score (`cell_score`) with its n, interval, chance and verdict. Sources of
 the counts that a paper does not print:
@@ -48,6 +53,8 @@ from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space.benchmarks import board_spec
 
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
+RECOMPUTED = "recomputed"
+"""Name of the table of counts from published answers."""
 CsvRow = dict[str, str]
 NumberPlace = tuple[str, str, str]
 """Position of a number in a result: facet, facet value (both empty for overall scores) and
@@ -201,11 +208,15 @@ class TableResult:
     def key(self) -> ResultKey:
         """Key that is equal for tables of a paper that become one result of the board."""
         names = ("benchmark", "split", "model", "method", "prompt", "variant")
-        return tuple(self.about.get(name, "") for name in names)
+        return (self.paper["citation"], *(self.about.get(name, "") for name in names))
+
+    @property
+    def is_recomputed(self) -> bool:
+        return self.table["table"] == RECOMPUTED
 
     @property
     def table_name(self) -> str:
-        return f"Table {self.table['number']}"
+        return "stored answers" if self.is_recomputed else f"Table {self.table['number']}"
 
     @cached_property
     def scores(self) -> list[tuple[PrintedCell, Score]]:
@@ -235,16 +246,47 @@ def table_results() -> tuple[TableResult, ...]:
             group = TableResult(table, paper, about)
             # One table may print several sample counts of a model: each is a result.
             results.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
-    return tuple(results.values())
+    return (*results.values(), *_recomputed_results())
+
+
+def _recomputed_results() -> Iterator[TableResult]:
+    """Yield the results of `recomputed.csv`, whose rows are counts: `right` of `n`."""
+    results: dict[ResultKey, TableResult] = {}
+    for cell in recomputed_cells():
+        source = sources()[cell.about["source"]]
+        table = {"table": RECOMPUTED, "number": "", "note": source["reason"], "ablation": ""}
+        paper = {
+            "paper": cell.about["benchmark"],
+            "citation": f"{source['title']} ({source['date']}), {source['link']}",
+            "date": f"{source['date']}T00:00:00+00:00",
+        }
+        group = TableResult(table, paper, cell.about)
+        results.setdefault(group.key, group).cells.append(cell)
+    yield from results.values()
+
+
+def recomputed_cells() -> Iterator[PrintedCell]:
+    """Yield the numbers of `recomputed.csv`; `about` has the row's fields that are not empty."""
+    for row in read_table(RECOMPUTED):
+        # Ten decimals, as in the result files of runs.
+        value = round(100 * int(row["right"]) / int(row["n"]), 10)
+        about = {name: content for name, content in row.items() if content}
+        yield PrintedCell(RECOMPUTED, row["model"], "", f"{row['right']} of {row['n']}", value, None, about)
+
+
+@cache
+def sources() -> dict[str, CsvRow]:
+    """Return the rows of `sources.csv` by their id: sources of recomputed and reported numbers."""
+    return {row["source"]: row for row in read_table("sources")}
 
 
 def published_results() -> list[Result]:
     """Convert every number of the papers' tables.
 
     Returns:
-        One Result per table, model, benchmark, split, method, prompt and variant, so that
-        `source.table` is exact. A number printed in two tables occurs twice; `board_results` merges
-        them.
+        One Result per table (or source of answers), model, benchmark, split, method, prompt and
+        variant, so that `source.table` is exact. A number printed in two tables occurs twice;
+        `board_results` merges them.
     """
     return add_run_verdicts([_merge_tables([group]) for group in table_results()])
 
@@ -292,7 +334,7 @@ def _merge_tables(tables: list[TableResult]) -> Result:
     is_ours = about["benchmark"] in BENCHMARKS
     numbers = ", ".join(dict.fromkeys(group.table["number"] for group in tables))
     return Result(
-        kind="published",
+        kind="recomputed" if tables[0].is_recomputed else "printed",
         provenance="published",
         benchmark=Benchmark(
             name=about["benchmark"],
@@ -313,7 +355,7 @@ def _merge_tables(tables: list[TableResult]) -> Result:
         created_at=paper["date"],
         source=Source(
             citation=paper["citation"],
-            table=f"{'Tables' if len(tables) > 1 else 'Table'} {numbers}",
+            table=tables[0].table_name if len(tables) == 1 else f"Tables {numbers}",
             note=" ".join(dict.fromkeys(notes)) or None,
         ),
     )
@@ -337,8 +379,8 @@ def _board_result(result: Result) -> Result:
 def result_key(result: Result) -> ResultKey:
     """Return the `TableResult.key` of a result of the board."""
     method, benchmark = result.method, result.benchmark
-    variant = str(method.generation.get("variant", ""))
-    return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
+    variant, citation = str(method.generation.get("variant", "")), result.source.citation if result.source else ""
+    return (citation, benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
 
 
 def printed_table(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
@@ -468,7 +510,7 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
 
 def is_random_run(result: Result) -> bool:
     """Return True if a result is a paper's own run of random answers."""
-    return result.kind == "published" and result.model.kind == "baseline"
+    return result.kind == "printed" and result.model.kind == "baseline"
 
 
 def add_run_verdicts(results: Sequence[Result]) -> list[Result]:

@@ -206,7 +206,7 @@ def _score_column(benchmark: BenchmarkColumn) -> Column[ModelRow]:
         if score_cell is None:
             return matrix_cell(benchmark.label, None, suffix=elsewhere)
         result = score_cell.row.entry.result
-        source = printed_table(result, benchmark.metric) if result.kind == "published" else result.kind
+        source = printed_table(result, benchmark.metric) if result.kind == "printed" else result.kind
         results = [f"1 of {score_cell.results} results"] if score_cell.results > 1 else []
         address = benchmark_address(benchmark.section, benchmark.metric)
         return matrix_cell(

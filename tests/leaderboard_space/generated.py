@@ -138,7 +138,7 @@ def printed(family: str, seed: int) -> list[Result]:
 
     return [
         Result(
-            kind="published", provenance="published",
+            kind="printed", provenance="published",
             benchmark=Benchmark(name=family, format=family, split="test", questions=176),
             model=Model(name=f"Printed {at}", kind="proprietary"),
             method=Method(name="best"), scores=cell() if rng.random() < 0.9 else {}, created_at=MADE_AT,

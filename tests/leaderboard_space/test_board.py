@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def published(value: float, name: str = "Paper Model", **breakdown: float) -> Result:
     cells = {"category": {key: {"set_accuracy": Score(value=v, n=79, n_cases=45)} for key, v in breakdown.items()}}
     return Result(
-        kind="published",
+        kind="printed",
         provenance="published",
         benchmark=Benchmark(name="mediconfusion", format="mediconfusion", split="test", questions=352),
         model=Model(name=name, kind="proprietary"),
@@ -154,7 +154,7 @@ def test_published_results_alone_make_a_board() -> None:
     board = Board(None, [published(29.5, Cerebral=20.0), published(8.5, "Other")])
     service = Service(board)
     page = service.view({"format": "mediconfusion"})["html"]
-    assert "published · T1" in page and "Neither beats flipping a coin for each image" in page
+    assert "printed · T1" in page and "Neither beats flipping a coin for each image" in page
     assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
     assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
@@ -183,7 +183,7 @@ def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> Non
         {**request, "metric": "modality"}
     )
     image_type_view = service.view({**request, "branches": [["image_type", "chest_xray"]], "metric": "overall"})
-    assert image_type_view["state"]["metric"] == "condition" and "published · T16" in image_type_view["html"]
+    assert image_type_view["state"]["metric"] == "condition" and "printed · T16" in image_type_view["html"]
     full_view = service.view({"format": "probmed", "branches": []})
     assert full_view["state"]["metric"] == "overall" and "is not known" not in full_view["html"]
 
@@ -195,7 +195,7 @@ def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
     service = Service(Board(None, board_results()))
     page = service.view({"format": "halt-medvqa", "branches": [["scenario", "fake"]]})["html"]
     line = next(row for row in page.split("<tr") if "GPT-4-turbo-vision" in row and "data-key" in row)
-    assert ">72.9</td>" in line and ">543</td>" in line and "published · T1" in line
+    assert ">72.9</td>" in line and ">543</td>" in line and "printed · T1" in line
     table = service.breakdown({"format": "halt-medvqa", "facet": "scenario"})
     assert "by scenario" in table
     assert "Wrong image: unreadable" in service.breakdown(

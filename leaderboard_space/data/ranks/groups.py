@@ -74,7 +74,7 @@ def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bo
     return (
         result.provenance != "reproduced",
         "variant" in method.generation,
-        not (result.kind == "published" and method.name == "best"),
+        not (result.kind == "printed" and method.name == "best"),
         method.name != "mc",
         not usual,
         (method.samples or 1) != 1,

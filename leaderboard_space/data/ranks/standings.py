@@ -195,7 +195,7 @@ def _result_metrics(section: Section) -> set[str]:
     overall score.
     """
     overall = {name for entry in section.entries for name in entry.result.scores}
-    parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not overall]
+    parted = [entry.result for entry in section.entries if entry.result.provenance == "published" or not overall]
     cells = (cell for result in parted for values in result.breakdown.values() for cell in values.values())
     return overall.union(*cells)
 

@@ -157,7 +157,7 @@ def _section_key(entry: Entry, kind: str) -> str:
     """Return the key of a result's split and questions, unique within its benchmark's format."""
     benchmark = entry.result.benchmark
     fingerprint = benchmark.fingerprint[:12] if benchmark.fingerprint else None
-    default = fingerprint or ("published" if entry.result.kind == "published" else entry.key)
+    default = fingerprint or ("published" if entry.result.provenance == "published" else entry.key)
     questions = {"complete": "complete", "retired": f"retired-{fingerprint}"}.get(kind, default)
     # Custom sets share the format of a benchmark, so their key needs their name.
     prefix = "" if benchmark.name in FORMATS else f"{benchmark.name}."
@@ -197,7 +197,7 @@ def question_set_kind(result: Result) -> str:
     released = benchmarks.RELEASED_FINGERPRINTS.get((benchmark.family, benchmark.split))
     if is_released_set(benchmark.family, benchmark.split, benchmark.fingerprint):
         return "complete"
-    if result.kind == "published" and benchmark.origin in (None, "official") and benchmark.selection is None:
+    if result.provenance == "published" and benchmark.origin in (None, "official") and benchmark.selection is None:
         return "complete"
     if benchmark.origin == "phantom":
         return "phantom"

@@ -245,7 +245,7 @@ def misprint_mark(entry: Entry, metric: str, cell: tuple[str, str] | None) -> st
         metric: The metric.
         cell: Facet and value of the number; None for the overall score.
     """
-    error = misprint(entry.result, metric, *(cell or ("", ""))) if entry.result.kind == "published" else None
+    error = misprint(entry.result, metric, *(cell or ("", ""))) if entry.result.kind == "printed" else None
     return explanation_button("*", error, f"note {entry.key} {metric} {cell}", "star") if error else ""
 
 

@@ -477,13 +477,13 @@ def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
     ranked = {row.entry.result.model.name for row in standings.rows}  # some by another of their results
     hidden = [entry.result for entry in standings.hidden if not entry.is_reference]
     left_out = {
-        result.model.name: result.kind != "published"
-        for result in sorted(hidden, key=lambda result: result.kind != "published")
+        result.model.name: result.provenance != "published"
+        for result in sorted(hidden, key=lambda result: result.provenance != "published")
         if result.model.name not in ranked
     }
     notes = []
     for is_measured in (False, True):
         if models := sum(measured == is_measured for measured in left_out.values()):
             notes.append(sentences.unranked_note(models, not is_measured, not is_measured and has_parts))
-    printed = [row.entry.result.kind == "published" for row in standings.rows if not row.recomputed]
+    printed = [row.entry.result.provenance == "published" for row in standings.rows if not row.recomputed]
     return notes or ([sentences.printed_scores_note(sum(printed), len(printed) - sum(printed))] if printed else [])

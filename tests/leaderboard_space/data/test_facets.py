@@ -114,7 +114,7 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     assert all(f"{organ} CT" in table for organ in ("abdomen", "chest", "brain", "spine"))
     assert "95% interval" in table and "X-ray" not in table
     modality_view = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
-    assert "published · T7" in modality_view["html"] and "GPT-4o" in modality_view["html"]  # exactly one image type
+    assert "printed · T7" in modality_view["html"] and "GPT-4o" in modality_view["html"]  # exactly one image type
     two_branches = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
     # the paper prints results by one facet at a time
     assert not parse_query(service.board, two_branches).standings.rows

@@ -86,7 +86,7 @@ def the_cell(table: str, model: str, metric: str, facet_value: str | None = None
 def test_cells(benchmark, table, model, metric, facet_value, location, value, n, n_cases):
     cell = the_cell(table, model, metric, facet_value, benchmark=benchmark, **location)
     assert cell["value"] == value
-    assert cell["kind"] == "published"
+    assert cell["kind"] == "printed"
     if n is not None:
         assert (cell["n"], cell["n_cases"]) == (n, n_cases)
 
