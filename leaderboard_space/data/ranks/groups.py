@@ -54,9 +54,11 @@ def judge_label(result: Result) -> str | None:
 def row_owner(entry: Entry) -> Owner:
     """Return the identity of a result's row.
 
-    Results without an acceptance have no account, like published ones.
+    Results without an acceptance have no account, like published ones. A model's recomputed result
+    shares the row of its printed one, so that headlines and ranks count each model once.
     """
-    return (entry.result.model.name, entry.account, entry.result.kind)
+    kind = "printed" if entry.result.kind == "recomputed" else entry.result.kind
+    return (entry.result.model.name, entry.account, kind)
 
 
 def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, str, str]:

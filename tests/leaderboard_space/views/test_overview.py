@@ -173,6 +173,7 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
     assert "No such label: " in front.topic({"id": "fundus-photography"})  # the reason why there is no more
 
 
+ABDOMEN_CT = "probmed:image_type:abdomen_ct"
 GIVEN_AWAY = {"image_type": ("modality", "organ"), "modality": ("modality",), "organ": ("organ",)}
 
 
@@ -236,9 +237,9 @@ def test_any_text_can_be_searched_and_be_an_address(front: OverviewPages, query:
 
 
 def test_a_citation_names_selection_day_and_address(front: OverviewPages) -> None:
-    citation = front.topic_file({"id": "ct", "as": "cite", "link": "http://x/}{"})["text"]
+    citation = front.topic_file({"id": "ct", "label": ABDOMEN_CT, "as": "cite", "link": "http://x/}{"})["text"]
     assert "author={Yan" in citation and citation.count("{") == citation.count("}")
-    rows = front.topic_file({"id": "ct", "as": "csv"})
+    rows = front.topic_file({"id": "ct", "label": ABDOMEN_CT, "as": "csv"})
     assert rows["name"] == "medprobe-topic-ct.csv" and "abdomen_ct" in rows["text"]
 
 
