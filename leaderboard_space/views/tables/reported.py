@@ -13,7 +13,7 @@ from leaderboard_space.views.parts import save_menu
 from leaderboard_space.views.tables.table import Column, column, scrollable, table
 
 
-class Line(NamedTuple):
+class ReportedLine(NamedTuple):
     """A reported number, and the group whose cells its row draws; None below the group's first."""
 
     row: CsvRow
@@ -33,7 +33,7 @@ def reported_parts(family: str) -> tuple[str, str]:
     groups = reported_groups(family)
     if not groups:
         return "", ""
-    lines = [Line(row, None if at else group) for group in groups for at, row in enumerate(group)]
+    lines = [ReportedLine(row, None if at else group) for group in groups for at, row in enumerate(group)]
     n_sources = len({line.row["source"] for line in lines})
     title = f"Reported elsewhere: {plural(len(lines), 'number')} from {plural(n_sources, 'source')}"
     about = (
@@ -51,28 +51,28 @@ def reported_parts(family: str) -> tuple[str, str]:
     return left_out, section
 
 
-def _columns(family: str) -> list[Column[Line]]:
-    def spanning(line: Line, tag: str, content: str) -> str:
+def _columns(family: str) -> list[Column[ReportedLine]]:
+    def spanning(line: ReportedLine, tag: str, content: str) -> str:
         """Draw a cell beside all rows of its group."""
         return f'<{tag} rowspan="{len(line.group)}">{content}</{tag[:2]}>' if line.group else ""
 
-    def name(line: Line) -> str:
+    def name(line: ReportedLine) -> str:
         row = line.row
         label = f", {display_label(row['facet'], row['facet_value'])}" if row["facet"] else ""
         score = f"{metric_info(row['metric'], family).label}{label} · {row['split']}"
         return spanning(line, 'th scope="row"', f"<bdi>{text(row['model'])}</bdi> <small>{text(score)}</small>")
 
-    def spread_of_group(line: Line) -> str:
+    def spread_of_group(line: ReportedLine) -> str:
         is_pair = line.group and line.group[1:]
         return spanning(line, "td", number(spread(line.group)) if line.group and is_pair else "–")
 
-    def source(line: Line) -> str:
+    def source(line: ReportedLine) -> str:
         row = line.row
         link = f'<a href="{text(row["link"], 200)}" rel="noopener">{text(row["title"])}</a>'
         note = f'<small class="note">{text(row["note"], 400)}</small>' if row["note"] else ""
         return f"{link} <small>{text(row['place'])}, grade {text(row['grade'])}</small>{note}"
 
-    def harness(line: Line) -> str:
+    def harness(line: ReportedLine) -> str:
         parts = dict.fromkeys((method_name(line.row["method"]), line.row["harness"]))
         return text("; ".join(parts), 200)
 
