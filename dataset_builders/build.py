@@ -114,8 +114,10 @@ def build(
         preset = resolve_name(preset, PRESETS, "--preset")
         source, name = source or PRESETS[preset].source or None, name or preset
     name = name or family
-    if name in FORMATS and (name != family or (any_source and source is not None)):
-        raise BadInput(f"--as {name}: is the name of a benchmark. Give this set a name of its own with --as.")
+    if name in FORMATS and (name != family or any_source):
+        raise BadInput(f"--as {name}: is the name of a format. Give this set a name of its own with --as.")
+    if any_source and source is None:
+        raise BadInput(f"build {family}: name the set's table, folder or repository with --source.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(
             f"--as {name!r}: a name has letters, digits, '-', '_' and '.', and begins with a letter or digit."

@@ -94,32 +94,36 @@ def test_a_part_of_the_set_its_sight_and_its_quality(workdir):
 
 @pytest.mark.sources
 @pytest.mark.exhaustive
-def test_answers_of_real_models_to_a_set_that_is_read_from_their_result_file(sources, tmp_path):
-    """VLMEvalKit's verdicts (`hit`) differ from ours only where its rule reads another option than
-    our reader: 0 wrong keys among 31,850 answers.
+@pytest.mark.parametrize(
+    "model", ["Yi_VL_34B", "huatuogpt-vision-7b", "qwen-vl-7b-chat", "qwen2-vl-2b-ins", "qwen2-vl-7b-ins"]
+)
+def test_answers_of_real_models_to_a_set_that_is_read_from_their_result_file(sources, tmp_path, model):
+    """VLMEvalKit's verdict (`hit`) on an answer differs from ours only where its rule reads another
+    option than our reader: 0 wrong keys.
     """
+    files = sorted(sources.glob(f"later_answers/gmai_vlmevalkit/{model}/*_result.xlsx"))
+    if not files:
+        pytest.skip("the recorded answers are not here")
+    table = pd.read_excel(files[0], keep_default_na=False, dtype=str).set_index("index", drop=False)
+    table.drop(columns=["prediction", "hit"]).to_csv(tmp_path / "set.tsv", sep="\t", index=False)
     fields = (
         "id=index,case=index,facets=task=clinical vqa task;department;granularity=perceptual granularity;modality;"
         "keyword=category;original task"
     )
-    files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))
+    report = build(
+        "vqa", name="real", source=tmp_path / "set.tsv", fields=fields, text_only=True, out=tmp_path / "real"
+    )
+    answers = [{"question_id": name, "response": text} for name, text in table["prediction"].items()]
+    recorded = write_lines(tmp_path / "answers.jsonl", answers)
+    run = evaluate("real", f"recorded:{recorded}", data=str(report.folder), out=tmp_path / "run")
+    facets = {"task", "department", "granularity", "modality", "keyword", "original_task"}
+    assert facets == set(run.result.breakdown)
+    ours = run.answers.set_index("question_id").loc[table.index]
     n_differing = 0
-    for file in files:
-        table = pd.read_excel(file, keep_default_na=False, dtype=str).set_index("index", drop=False)
-        source = tmp_path / "set.tsv"
-        table.drop(columns=["prediction", "hit"]).to_csv(source, sep="\t", index=False)
-        report = build("vqa", name="real", source=source, fields=fields, text_only=True, out=tmp_path / "real")
-        answers = [{"question_id": name, "response": text} for name, text in table["prediction"].items()]
-        recorded = write_lines(tmp_path / "answers.jsonl", answers)
-        run = evaluate("real", f"recorded:{recorded}", data=str(report.folder), out=tmp_path / file.stem)
-        facets = {"task", "department", "granularity", "modality", "keyword", "original_task"}
-        assert facets == set(run.result.breakdown)
-        ours = run.answers.set_index("question_id").loc[table.index]
-        for (name, row), choice, is_right in zip(table.iterrows(), ours["choice"], ours["correct"], strict=True):
-            if bool(int(float(row["hit"]))) != bool(is_right):
-                n_differing += 1
-                options = [row[letter] for letter in "ABCDE" if row[letter]]
-                official = read_official(row["prediction"], options, "single")
-                assert "".join("ABCDE"[at] for at in official.choice) != (choice or ""), name
-    print(f"{n_differing} of the verdicts differ")
-    assert len(files) == 5 and n_differing < 2500
+    for (name, row), choice, is_right in zip(table.iterrows(), ours["choice"], ours["correct"], strict=True):
+        if bool(int(float(row["hit"]))) != bool(is_right):
+            n_differing += 1
+            options = [row[letter] for letter in "ABCDE" if row[letter]]
+            official = read_official(row["prediction"], options, "single")
+            assert "".join("ABCDE"[at] for at in official.choice) != (choice or ""), name
+    assert n_differing < len(table) / 8

@@ -55,7 +55,8 @@ class DatasetSpec:
     wrote.
 
     The package also has `reader.py` with `read(source, images) -> SourceContent` (and
-    `download_fields(source)` if images can be downloaded), and `phantoms.py` with `write(folder)`.
+    `download_fields(source)` if images can be downloaded), and `phantoms.py` with `write(folder)`
+    unless `any_source`.
     """
 
     card: CardText

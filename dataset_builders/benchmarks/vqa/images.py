@@ -97,10 +97,10 @@ class SetImages:
                 read=read if is_wanted else None,
                 size=len(content) if is_wanted else 0,
             )
-        known = self.by_digest[digest]
-        if known.group != image.group:
-            raise ImageError(f"its image is that of another patient in {known.location}")  # names no patient
-        return known
+        registered = self.by_digest[digest]
+        if registered.group != image.group:
+            raise ImageError(f"its image is that of another patient in {registered.location}")  # names no patient
+        return registered
 
     def _store(self, content: bytes) -> Callable[[], bytes]:
         """Append an image to the file on the disk; return a function that reads it there."""

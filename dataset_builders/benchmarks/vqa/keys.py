@@ -90,21 +90,23 @@ def _divide(text: str) -> list[str]:
     """Divide a text such as "A: glioma B: cyst" at its letters, or else at its line breaks."""
     lines = [line for line in text.split("\n") if line.strip()]
     marks = list(_MARK.finditer(text.strip()))
-    used: list[re.Match[str]] = []
+    letter_marks: list[re.Match[str]] = []
     for mark in marks:
-        if mark[1] == LETTERS[len(used)]:
-            used.append(mark)
+        if mark[1] == LETTERS[len(letter_marks)]:
+            letter_marks.append(mark)
     starts = [_MARK.match(line.strip()) for line in lines]
     has_own_lines = len(lines) > 1 and [mark and mark[1] for mark in starts] == list(LETTERS[: len(lines)])
-    if len(used) < 2 or used[0].start() or has_own_lines:
+    if len(letter_marks) < 2 or letter_marks[0].start() or has_own_lines:
         return lines
-    letters = [mark[1] for mark in marks if mark[1] <= used[-1][1]]
-    if len(letters) > len(used):
+    letters = [mark[1] for mark in marks if mark[1] <= letter_marks[-1][1]]
+    if len(letters) > len(letter_marks):
         raise ValueError(
             f"the options {text[:60]!r} can be divided in several ways (letter {max(letters, key=letters.count)})"
         )
-    ends = [*(mark.start() for mark in used[1:]), None]
-    return [re.sub(r"[\s,;|/]+$", "", text.strip()[mark.end() : end]) for mark, end in zip(used, ends, strict=True)]
+    ends = [*(mark.start() for mark in letter_marks[1:]), None]
+    return [
+        re.sub(r"[\s,;|/]+$", "", text.strip()[mark.end() : end]) for mark, end in zip(letter_marks, ends, strict=True)
+    ]
 
 
 def read_yes_no(cell: Any) -> Key | None:
@@ -121,12 +123,12 @@ def _letters(cell: Any, options: Sequence[str]) -> list[int] | None:
     return [LETTERS.find(word.upper()) if len(word) == 1 else -1 for word in words]
 
 
-def _numbers(first: int) -> Callable[[Any, Sequence[str]], list[int] | None]:
-    def read(cell: Any, options: Sequence[str]) -> list[int] | None:
+def _numbers(start: int) -> Callable[[Any, Sequence[str]], list[int] | None]:
+    def read_numbers(cell: Any, options: Sequence[str]) -> list[int] | None:
         words = re.split(r"[\s,;]+", cell_text(cell)) if not isinstance(cell, bool) else []
-        return [int(word) - first for word in words] if words and all(map(str.isdecimal, words)) else None
+        return [int(word) - start for word in words] if words and all(map(str.isdecimal, words)) else None
 
-    return read
+    return read_numbers
 
 
 def _text(cell: Any, options: Sequence[str]) -> list[int] | None:
@@ -164,9 +166,9 @@ def read_key(form: str, cell: Any, options: Sequence[str]) -> Key | None:
     cell = parse_literal(cell)
     positions: list[int] = []
     for part in cell if isinstance(cell, list) else [cell]:
-        read = FORMS[form](part, options)
-        if not read or not all(0 <= position < len(options) for position in read):
+        part_positions = FORMS[form](part, options)
+        if not part_positions or not all(0 <= position < len(options) for position in part_positions):
             return None
-        positions += read
+        positions += part_positions
     # An option that is named twice makes no sense of the answer.
     return tuple(sorted(positions)) if len(set(positions)) == len(positions) > 0 else None

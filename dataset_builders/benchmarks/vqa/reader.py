@@ -190,8 +190,8 @@ class _SetReader:
         """Build a question without its key; without an id of its own, the id is a digest of what it
         asks.
         """
-        shown = [image if isinstance(image, str) else image.image_id for image in images]
-        content = [row.split, text, options, shown, self._cell(row, self.fields.case)]
+        image_names = [image if isinstance(image, str) else image.image_id for image in images]
+        content = [row.split, text, options, image_names, self._cell(row, self.fields.case)]
         labels = {name: self._cell(row, [column]) for name, column in self.fields.labels.items()}
         category = row.cells.get(self.fields.labels.get("category", ""))
         categories = parse_literal(category) if isinstance(parse_literal(category), list) else [category]
@@ -215,13 +215,13 @@ class _SetReader:
             source: what messages call the source.
             base: the fields that --map changed.
         """
-        named = {"question": self.fields.question, "answer": (self.answer_column,)}
+        columns_by_field = {"question": self.fields.question, "answer": (self.answer_column,)}
         for name in ("options", "image", "id", "case", "group", "license"):
             if getattr(self.fields, name) != getattr(base, name):
-                named[name] = getattr(self.fields, name)
+                columns_by_field[name] = getattr(self.fields, name)
         if self.fields.facets != base.facets:
-            named |= {f"facets={name}": (column,) for name, column in self.fields.labels.items()}
-        for name, columns in named.items():
+            columns_by_field |= {f"facets={name}": (column,) for name, column in self.fields.labels.items()}
+        for name, columns in columns_by_field.items():
             if not self.columns.keys() & set(columns):
                 raise BadInput(
                     f"--map {name}: no row of {source} has the column {' or '.join(map(repr, columns))}. "
@@ -243,11 +243,11 @@ class _SetReader:
                 f"its answer {draft.answer} is none of its options ({clip(draft.question.options, 200)})",
             )
         for form in forms if not failures[best] else ():
-            other = next((d for d in drafts if not failures[form] and d.keys[form] != d.keys[best]), None)
-            if other is not None:
-                letters = [",".join(LETTERS[at] for at in other.keys[name] or ()) for name in (best, form)]
+            rival = next((d for d in drafts if not failures[form] and d.keys[form] != d.keys[best]), None)
+            if rival is not None:
+                letters = [",".join(LETTERS[at] for at in rival.keys[name] or ()) for name in (best, form)]
                 raise BadInput(
-                    f"{other.place}: the answer {other.answer} is option {letters[0]} by its {best}, and option {letters[1]} "
+                    f"{rival.place}: the answer {rival.answer} is option {letters[0]} by its {best}, and option {letters[1]} "
                     f"by its {form}; all answers of the set can be read in both ways. Say which: "
                     f"--map answer={self.answer_column}:{best} or :{form}."
                 )
@@ -294,10 +294,10 @@ class _SetReader:
             split: [
                 Case(
                     case_id,
-                    tuple({image.image_id: image for _, images in shown for image in images}.values()),
-                    tuple(question for question, _ in shown),
+                    tuple({image.image_id: image for _, images in pairs for image in images}.values()),
+                    tuple(question for question, _ in pairs),
                 )
-                for case_id, shown in cases.items()
+                for case_id, pairs in cases.items()
             ]
             for split, cases in members.items()
         }
@@ -306,9 +306,9 @@ class _SetReader:
         """Return an image, or the images of the row that a text names; else a missing image."""
         if not isinstance(item, str):
             return [item]
-        named = by_id.get((draft.split, item))
-        found = [image for image in named.images if not isinstance(image, str)] if named else []
-        return found or [CaseImage(f"i-{_digest(item)}", None, name=item, location=draft.place)]
+        owner = by_id.get((draft.split, item))
+        images = [image for image in owner.images if not isinstance(image, str)] if owner else []
+        return images or [CaseImage(f"i-{_digest(item)}", None, name=item, location=draft.place)]
 
 
 def _digest(content: object) -> str:

@@ -73,8 +73,10 @@ def read_rows(source: str, fields: Fields) -> Iterator[SourceRow]:
         for number, cells in enumerate(_read_table(file), start=1):
             if not isinstance(cells, dict):
                 raise BadInput(f"{file}, row {number}: is not an object (column -> value). Write a row per question.")
-            own = next((str(cells[name]).strip() for name in fields.split if cells.get(name)), "")
-            yield SourceRow(cells, str(file), number, SPLIT_WORDS.get(own.lower(), own) or split, file.parent)
+            split_cell = next((str(cells[name]).strip() for name in fields.split if cells.get(name)), "")
+            yield SourceRow(
+                cells, str(file), number, SPLIT_WORDS.get(split_cell.lower(), split_cell) or split, file.parent
+            )
 
 
 def _read_table(file: Path) -> Iterator[Any]:
