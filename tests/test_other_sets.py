@@ -19,6 +19,7 @@ from leaderboard_space.service import Service
 from medprobe import evaluate, load_run
 from tests.commands import medprobe
 from tests.helpers import write_lines
+from tests.localhub.accounts import CURATOR
 
 ORGANS = ("brain", "chest", "abdomen", "spine")
 RUNS = {"Chance": "chance", "Always A": "always-A", "Oracle": "oracle"}
@@ -89,7 +90,24 @@ def test_a_part_of_the_set_its_sight_and_its_quality(workdir):
     assert "length=short" in medprobe("results", "store", "--facet", "length=short", cwd=workdir).stdout
     medprobe("curate", "quality", "data/own", cwd=workdir)
     refusal = medprobe("eval", "own", "--model", "baseline:oracle", "--extraction", "official", cwd=workdir, code=2)
-    assert "has no reader of its authors" in refusal.stderr
+    assert "--extraction official" in refusal.stderr
+
+
+@pytest.mark.exhaustive
+def test_a_published_set_is_evaluated_by_its_name(workdir, local_hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    refusal = medprobe("publish", "data/own", "ORG/own", "--private", cwd=workdir, code=2)
+    assert "de-identified" in refusal.stderr
+    (workdir / "about.yaml").write_text("deidentification: drawn images\n")  # beside the table
+    fields = "question=Q,answer=key,facets=modality;scanner vendor;length"
+    build("vqa", name="own", source=workdir / "own.csv", fields=fields, out=workdir / "public" / "own")
+    medprobe("publish", "public/own", "ORG/own", "--private", cwd=workdir)
+    run = ("--data", "ORG/own", "--model", "baseline:oracle", "--out", "runs/hub", "--quiet")
+    assert "accuracy 100.0 %" in medprobe("eval", "own", *run, cwd=workdir).stdout
+    assert (
+        load_run(workdir / "runs/hub").result.benchmark.fingerprint
+        == open_repository(workdir / "data" / "own").manifest["splits"]["test"]["fingerprint"]
+    )
 
 
 @pytest.mark.sources

@@ -23,6 +23,7 @@ TABLE_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 NOT_TABLES = (ORIGIN_MARKER, "manifest.json")
 PARQUET_BATCH_ROWS = 64
 """Rows in memory at a time, with their images."""
+PARQUET_BUFFER_BYTES = 1 << 20
 SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validate", "validation"), "validation"),
@@ -94,8 +95,9 @@ def _read_table(file: Path) -> Iterator[Any]:
         yield from document if isinstance(document, list) else lists[0]
     else:
         try:
-            # Without pre-buffering a row group is read page by page, however large it is.
-            with pq.ParquetFile(file, pre_buffer=False, memory_map=True) as table:
+            # Without pre-buffering, and with a buffer, a row group is read page by page, however
+            # large it is.
+            with pq.ParquetFile(file, pre_buffer=False, buffer_size=PARQUET_BUFFER_BYTES) as table:
                 for batch in table.iter_batches(PARQUET_BATCH_ROWS):
                     yield from batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
