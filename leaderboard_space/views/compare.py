@@ -52,6 +52,7 @@ from leaderboard_space.views.tables.table import (
     table,
     titled_table,
 )
+from leaderboard_space.views.why import cause_rows, causes
 
 MAX_PAIR_ROWS = 28
 """Maximum number of rows in the table of pairs."""
@@ -90,6 +91,7 @@ def page(board: Board, request: Request) -> str:
         form,
         _finding(comparison, pairs),
         _scores(comparison),
+        causes(comparison),
         _pairs(comparison, pairs) if len(comparison.chosen) > 2 else "",
         _every_score(comparison),
         _settings(comparison),
@@ -103,8 +105,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
     Args:
         board: The board.
-        request: As for `page`; `of`: scores, pairs, settings or flips (without a limit on rows);
-            `as`: csv, json or cite.
+        request: As for `page`; `of`: scores, pairs, causes, settings or flips (without a limit on
+            rows); `as`: csv, json or cite.
 
     Returns:
         `name`, `text` and `type` of the file.
@@ -125,6 +127,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     tables = {
         "scores": _score_rows,
         "pairs": _score_rows,
+        "causes": cause_rows,
         "settings": setting_rows,
         "flips": flip_rows,
     }

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import medprobe
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import paired_test
@@ -22,6 +23,7 @@ from leaderboard_space.data import published_results
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.views import compare
+from tests.helpers import write_lines
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
@@ -150,3 +152,38 @@ def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> Non
     number = re.match(r"p = (\S+)", formatted)
     assert number and rounds_to(number[1], p)
     assert ("under 0.05" in formatted) == (p < 0.05 and number[1] == "0.050")
+
+
+def test_bars_of_causes_add_up_to_the_difference(phantoms: Path, tmp_path: Path) -> None:
+    """As `medprobe.why` says of the same two results; a page of three, or of a part, has none."""
+    data = phantoms / "gmai-mmbench"
+    keys = {
+        row["question_id"]: "ABCDEFGH"[row["answer"][0]]
+        for row in medprobe.open_dataset(data).questions("validation").to_dict("records")
+    }
+    letters = {
+        "Right": lambda key: key,
+        "Shifted": lambda key: chr(ord(key) + 1),
+        "Mute": lambda key: "No idea, really.",
+    }
+    folders = {}
+    for name, letter in letters.items():
+        records = [{"question_id": question, "response": letter(key)} for question, key in keys.items()]
+        file = write_lines(tmp_path / f"{name}.jsonl", records)
+        folders[name] = medprobe.submit(
+            file, tmp_path / "store", benchmark="gmai-mmbench", model=name, data=data
+        ).location
+    board = Board(tmp_path / "store", [])
+    request = {"first": "Right", "second": "Shifted"}
+    rows = json.loads(compare.file(board, {**request, "of": "causes", "as": "json"})["text"])
+    table = medprobe.why(folders["Right"], folders["Shifted"])
+    assert [row["factor"] for row in rows] == table["factor"].tolist()
+    assert rows[0]["factor"] == "letters shifted by one"
+    assert [row["points"] for row in rows] == pytest.approx(table["points"].tolist())
+    page = compare.page(board, request)
+    assert "Why first − second is +100.0 points" in plain(page)
+    ends = [
+        (float(left), float(width)) for left, width in re.findall(r'"bar" style="left:([\d.]+)%;width:([\d.]+)%"', page)
+    ]
+    assert ends[-len(rows) :] == [(0, 100), (100, 0)]
+    assert "Each bar begins" not in compare.page(board, {**request, "third": "Mute"})
