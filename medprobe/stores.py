@@ -184,7 +184,7 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
 
 def why(
     a: Source,
-    b: Source,
+    b: Source | float,
     *,
     metric: str | None = None,
     benchmark: str | None = None,
@@ -195,11 +195,12 @@ def why(
 
     One row per cause, the largest first, and last the row `different answers`: `factor`; `points`,
     its contribution to a - b (the column adds up to the difference); `low`, `high`, the 95 %
-    interval of different answers; `answers`, how many answers are concerned; `detail`.
+    interval of different answers; `answers`, how many answers are concerned; `detail`. Of a printed
+    number, one row per factor that alone brings the score to it.
 
     Args:
         a, b: a run or its folder, a result.json, or a file of answers in any format that `evaluate`
-            reads.
+            reads. `b` may also be a paper's row, or a printed number ("48.90", with its decimals).
         metric: the score to explain [the benchmark's headline score].
         benchmark, data, split: what files of answers answer [those of the other side].
 
@@ -207,10 +208,14 @@ def why(
         BadInput: no answers, two benchmarks, or no question in common.
     """
     from eval_harness.store.cause_report import cause_table
-    from eval_harness.store.causes import explain
+    from eval_harness.store.printed import NUMBER, explain_difference, match_printed
 
-    sides = load_comparison_sides(a, b, benchmark, None if data is None else os.fspath(data), split)
-    return cause_table(explain(*sides, metric))
+    location = None if data is None else os.fspath(data)
+    number = str(b) if isinstance(b, (int, float)) else os.fspath(b)
+    if NUMBER.fullmatch(number) and not Path(number).exists():
+        side, _ = load_comparison_sides(a, a, benchmark, location, split)
+        return cause_table(match_printed(side, number, metric))
+    return cause_table(explain_difference(*load_comparison_sides(a, number, benchmark, location, split), metric))
 
 
 def load_comparison_sides(

@@ -114,7 +114,7 @@ class Explanation:
 
 
 @dataclass
-class _Aligned:
+class Aligned:
     """Two sides, with the options of the second in the order of the first.
 
     Attributes:
@@ -165,19 +165,19 @@ def explain(a: Side, b: Side, metric: str | None = None) -> Explanation:
     Raises:
         BadInput: A side has no answers, they have no question in common, or the score is unknown.
     """
-    aligned = _align(a, b, metric or HEADLINE_METRICS[a.result.benchmark.family])
+    aligned = align_sides(a, b, metric or HEADLINE_METRICS[a.result.benchmark.family])
     slip, slip_causes = _find_slip(aligned)
     aligned = replace(aligned, slip=slip, readings={})
-    factors, kinds = _factors(aligned)
+    factors, kinds = find_factors(aligned)
     players = [*factors, ANSWERS]
     tables = {
-        changed: _units(aligned, kinds, changed)
+        changed: hybrid_units(aligned, kinds, changed)
         for size in range(len(players) + 1)
         for changed in map(frozenset[str], combinations(players, size))
     }
     if any(units["denominator"].sum() <= 0 for units in tables.values()):
         raise BadInput(f"no question counts towards {aligned.metric}, or the answer key is hidden.")
-    values = {changed: _value(units) for changed, units in tables.items()}
+    values = {changed: score_of_units(units) for changed, units in tables.items()}
     points = {name: _shapley(name, players, values) for name in players}
     slip_points = sum(cause.points for cause in slip_causes)
     now_a = values[frozenset()] + (slip_points if slip and slip.side == 0 else 0)
@@ -190,12 +190,12 @@ def explain(a: Side, b: Side, metric: str | None = None) -> Explanation:
         low, high = _interval(aligned, players, tables)
     causes = slip_causes + [
         Cause(
-            each.name,
+            factor.name,
             points[key],
-            each.answers,
-            _with_changes(each.detail, *(tables[frozenset(at)] for at in ((), (key,)))),
+            factor.answers,
+            _with_changes(factor.detail, *(tables[frozenset(at)] for at in ((), (key,)))),
         )
-        for key, each in factors.items()
+        for key, factor in factors.items()
     ]
     drift = (value_a - now_a) - (value_b - now_b)
     if abs(drift) > MIN_POINTS:
@@ -204,15 +204,15 @@ def explain(a: Side, b: Side, metric: str | None = None) -> Explanation:
     return Explanation(aligned.metric, value_a, value_b, causes, points[ANSWERS], low, high, n_different)
 
 
-def _with_changes(detail: str, before: pd.DataFrame, after: pd.DataFrame) -> str:
+def _with_changes(detail: str, units_a: pd.DataFrame, units_b: pd.DataFrame) -> str:
     """Append to a detail how many units score more with A's value of a factor, and with B's."""
-    both = before.merge(after, on="unit")
-    change = both["numerator_y"] - both["numerator_x"]
+    pairs = units_a.merge(units_b, on="unit")
+    change = pairs["numerator_y"] - pairs["numerator_x"]
     counts = {"right only with A's": int((change < 0).sum()), "only with B's": int((change > 0).sum())}
     return ", ".join(filter(None, [detail, *(f"{name}: {count:,}" for name, count in counts.items() if count)]))
 
 
-def _align(a: Side, b: Side, metric: str) -> _Aligned:
+def align_sides(a: Side, b: Side, metric: str) -> Aligned:
     """Bring two sides to common questions with one order of options."""
     check_same_format(a, b)
     for side in (a, b):
@@ -220,17 +220,17 @@ def _align(a: Side, b: Side, metric: str) -> _Aligned:
             raise BadInput(f"{side.source}: has no answers, so what its differences are worth cannot be derived.")
     if metric not in eval_spec(a.result.benchmark.family).metrics or metric_unit(metric) != "percent":
         raise BadInput(f"{metric}: not a score of {a.result.benchmark.family} in percent.")
-    own = tuple(
+    own_frames = tuple(
         side.questions.assign(question_id=side.questions["question_id"].astype(str)).reset_index(drop=True)
         for side in (a, b)
         if side.questions is not None
     )
     contents = [
         {row["question_id"]: (str(row["question"]).strip(), list(row["options"])) for row in frame.to_dict("records")}
-        for frame in own
+        for frame in own_frames
     ]
     ids, maps, options, keys = [], [], [], []
-    for name, key in zip(own[1]["question_id"], own[1]["answer"], strict=True):
+    for name, key in zip(own_frames[1]["question_id"], own_frames[1]["answer"], strict=True):
         (text, texts), (other_text, other_texts) = contents[1][name], contents[0].get(name, contents[1][name])
         # Another text under the same id is another question.
         is_same = text == other_text and sorted(texts) == sorted(other_texts) and len(set(texts)) == len(texts)
@@ -241,11 +241,11 @@ def _align(a: Side, b: Side, metric: str) -> _Aligned:
         maps.append(order)
         options.append(other_texts if is_same else texts)
         keys.append([order[int(at)] for at in key])
-    frame_b = own[1].assign(
+    frame_b = own_frames[1].assign(
         question_id=ids, options=pd.Series(options, dtype=object), answer=pd.Series(keys, dtype=object)
     )
-    rows = tuple({name: row for row, name in enumerate(frame["question_id"])} for frame in (own[0], frame_b))
-    aligned = _Aligned((a, b), (_run_of(a), _run_of(b)), metric, (own[0], frame_b), own, maps, rows)  # type: ignore[arg-type]
+    rows = tuple({name: row for row, name in enumerate(frame["question_id"])} for frame in (own_frames[0], frame_b))
+    aligned = Aligned((a, b), (_run_of(a), _run_of(b)), metric, (own_frames[0], frame_b), own_frames, maps, rows)  # type: ignore[arg-type]
     if not aligned.common:
         raise BadInput(f"{a.source} and {b.source} have no question in common, so their difference has no known cause.")
     return aligned
@@ -272,7 +272,7 @@ def _run_of(side: Side) -> RunRecord:
     )
 
 
-def _table(aligned: _Aligned, x: int, extraction: str, judge: int, shift: int = 0) -> pd.DataFrame:
+def read_table(aligned: Aligned, x: int, extraction: str, judge: int, shift: int = 0) -> pd.DataFrame:
     """Read the answers of side `x` with a reader and the judge of a side, moved by `shift` rows.
 
     One row per question and sample.
@@ -291,23 +291,23 @@ def _table(aligned: _Aligned, x: int, extraction: str, judge: int, shift: int = 
     return aligned.tables[key]
 
 
-def _replies(aligned: _Aligned, x: int, judge: int) -> pd.DataFrame | None:
+def _replies(aligned: Aligned, x: int, judge: int) -> pd.DataFrame | None:
     """Return the replies of a side's judge about the answers of side `x`.
 
     The other side's judge has read only the answers that both sides gave; about the rest, the own
     judge's replies stand.
     """
-    own, theirs = aligned.sides[x].replies, aligned.sides[judge].replies
-    if judge == x or theirs is None:
-        return own
+    own_replies, other_replies = aligned.sides[x].replies, aligned.sides[judge].replies
+    if judge == x or other_replies is None:
+        return own_replies
     keys = ["question_id", "sample"]
-    answers, others = (aligned.sides[side].answers[[*keys, "response"]] for side in (x, judge))  # type: ignore[index]
-    same = answers.merge(others, on=[*keys, "response"])[keys]
-    replies = [*([] if own is None else [own]), theirs.merge(same, on=keys)]
+    answers, other_answers = (aligned.sides[side].answers[[*keys, "response"]] for side in (x, judge))  # type: ignore[index]
+    common_texts = answers.merge(other_answers, on=[*keys, "response"])[keys]
+    replies = [*([] if own_replies is None else [own_replies]), other_replies.merge(common_texts, on=keys)]
     return pd.concat(replies).drop_duplicates(keys, keep="last")
 
 
-def _read(aligned: _Aligned, x: int, extraction: str, judge: int) -> Readings:
+def _read(aligned: Aligned, x: int, extraction: str, judge: int) -> Readings:
     """Return how the answers of side `x` are read, its slip undone, with choices in A's order of
     options.
     """
@@ -315,15 +315,15 @@ def _read(aligned: _Aligned, x: int, extraction: str, judge: int) -> Readings:
     if key in aligned.readings:
         return aligned.readings[key]
     slip = aligned.slip if aligned.slip is not None and aligned.slip.side == x else None
-    table = _table(aligned, x, extraction, judge, slip.row_shift if slip else 0)
+    table = read_table(aligned, x, extraction, judge, slip.row_shift if slip else 0)
     choices, statuses = table["choice"].map(tuple).tolist(), table["status"].tolist()
     if slip is not None and slip.order is not None:
         options = aligned.own_questions[x].set_index("question_id")["options"][table["question_id"]].tolist()
-        named = np.array(list(map(named_position, table["response"], choices)))
-        for at, position in enumerate(apply_order(named, slip.order, options).tolist()):
-            if named[at] != UNREAD:
-                is_option = 0 <= position < len(options[at])
-                choices[at], statuses[at] = ((position,), "answered") if is_option else ((), "irrelevant")
+        positions = np.array(list(map(named_position, table["response"], choices)))
+        for at, true_position in enumerate(apply_order(positions, slip.order, options).tolist()):
+            if positions[at] != UNREAD:
+                is_option = 0 <= true_position < len(options[at])
+                choices[at], statuses[at] = ((true_position,), "answered") if is_option else ((), "irrelevant")
     if x == 1:
         maps = np.repeat(np.fromiter(aligned.maps, object, len(aligned.maps)), aligned.runs[1].request.samples)
         choices = [tuple(sorted(order[at] for at in choice)) for choice, order in zip(choices, maps, strict=True)]
@@ -334,13 +334,13 @@ def _read(aligned: _Aligned, x: int, extraction: str, judge: int) -> Readings:
         edge = 0 if slip.row_shift > 0 else len(readings) - 1
         other_row = aligned.rows[1 - x].get(aligned.questions[x]["question_id"][edge])
         if other_row is not None:
-            others = _read(aligned, 1 - x, extraction, judge)[other_row]
-            readings[edge] = others[np.arange(readings.shape[1]) % len(others)]
+            other_readings = _read(aligned, 1 - x, extraction, judge)[other_row]
+            readings[edge] = other_readings[np.arange(readings.shape[1]) % len(other_readings)]
     aligned.readings[key] = readings
     return readings
 
 
-def _find_slip(aligned: _Aligned) -> tuple[Slip | None, list[Cause]]:
+def _find_slip(aligned: Aligned) -> tuple[Slip | None, list[Cause]]:
     """Return the clearest slip that costs its side points, and what it is worth: the change of that
     side's own score when it is undone.
     """
@@ -348,18 +348,18 @@ def _find_slip(aligned: _Aligned) -> tuple[Slip | None, list[Cause]]:
     if is_reordered or any(run.request.permute for run in aligned.runs):
         return None, []
     options = [aligned.questions[0]["options"][aligned.rows[0][name]] for name in aligned.common]
-    named = [{0: _positions(aligned, x, 0)} for x in (0, 1)]
+    named_by_shift = [{0: _positions(aligned, x, 0)} for x in (0, 1)]
     chosen = [_positions(aligned, x, 0, is_read=True) for x in (0, 1)]
     if (chosen[0] == chosen[1]).mean() > MAX_AGREEMENT:
         return None, []
     for x in (0, 1):
-        named[x] |= {shift: _positions(aligned, x, shift) for shift in (-1, 1)}
-    candidates = [find_slips(x, named[x], chosen[x], chosen[1 - x], options) for x in (0, 1)]
+        named_by_shift[x] |= {shift: _positions(aligned, x, shift) for shift in (-1, 1)}
+    candidates = [find_slips(x, named_by_shift[x], chosen[x], chosen[1 - x], options) for x in (0, 1)]
     kinds, _ = _classify(aligned)
 
     def score(x: int, slip: Slip | None) -> float:
         changed = frozenset((QUESTIONS, KEY, READER, JUDGE, LOST, REFUSED, ANSWERS) if x else ())
-        return _value(_units(replace(aligned, slip=slip, readings={}), kinds, changed))
+        return score_of_units(hybrid_units(replace(aligned, slip=slip, readings={}), kinds, changed))
 
     scores = [score(x, None) for x in (0, 1)] if any(candidates) else []
     for slip in sorted(chain(*candidates), key=lambda slip: slip.log_p):
@@ -384,7 +384,7 @@ def _find_slip(aligned: _Aligned) -> tuple[Slip | None, list[Cause]]:
     return None, []
 
 
-def _positions(aligned: _Aligned, x: int, shift: int, is_read: bool = False) -> Positions:
+def _positions(aligned: Aligned, x: int, shift: int, is_read: bool = False) -> Positions:
     """Return the option positions that the first samples of side `x` name, its rows moved by
     `shift`; of the common questions.
 
@@ -395,13 +395,13 @@ def _positions(aligned: _Aligned, x: int, shift: int, is_read: bool = False) -> 
         is_read: Only positions that the reader takes for the choice.
     """
     # Both sides by one reader: what another one does not read is no slip.
-    table = _table(aligned, x, "ours", x, shift)
-    first = table[table["sample"] == 0].iloc[[aligned.rows[x][name] for name in aligned.common]]
-    responses = [None] * len(first) if is_read else first["response"]
-    return np.array(list(map(named_position, responses, first["choice"])))
+    table = read_table(aligned, x, "ours", x, shift)
+    first_samples = table[table["sample"] == 0].iloc[[aligned.rows[x][name] for name in aligned.common]]
+    responses = [None] * len(first_samples) if is_read else first_samples["response"]
+    return np.array(list(map(named_position, responses, first_samples["choice"])))
 
 
-def _classify(aligned: _Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str]]]:
+def _classify(aligned: Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str]]]:
     """Return the factor that each answer belongs to, and how the lost ones of each side were lost.
 
     The factor is LOST or REFUSED if an answer is so on one side only, else ANSWERS.
@@ -412,7 +412,7 @@ def _classify(aligned: _Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str
     for x in (0, 1):
         shift = aligned.slip.row_shift if aligned.slip is not None and aligned.slip.side == x else 0
         # Both sides by one reader: what is read differently is another factor.
-        table = _table(aligned, x, "ours", 0, shift)
+        table = read_table(aligned, x, "ours", 0, shift)
         records = table.loc[table["sample"] < samples, ["status", "finish_reason", "response"]].to_dict("records")
         rows = [aligned.rows[x][name] for name in aligned.common]
         tables.append(np.fromiter(records, object, len(records)).reshape(-1, samples)[rows])
@@ -432,9 +432,12 @@ def _classify(aligned: _Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str
     return kinds, lost_words
 
 
-def _lost_word(answer: dict[str, Any], other: dict[str, Any]) -> str:
+def _lost_word(answer: dict[str, Any], other_answer: dict[str, Any]) -> str:
     """Return how an answer was lost, compared with the other side's; empty if it was not."""
-    status, text, other_text = answer["status"], *(str(each["response"] or "").strip() for each in (answer, other))
+    status, text, other_text = (
+        answer["status"],
+        *(str(cell["response"] or "").strip() for cell in (answer, other_answer)),
+    )
     if status in LOST_WORDS:
         return LOST_WORDS[status]
     is_start = len(text) < len(other_text) and other_text.startswith(text)
@@ -442,7 +445,7 @@ def _lost_word(answer: dict[str, Any], other: dict[str, Any]) -> str:
     return ("cut off" if text else "empty") if is_cut_off else ""
 
 
-def _factors(aligned: _Aligned) -> tuple[dict[str, Factor], Kinds]:
+def find_factors(aligned: Aligned) -> tuple[dict[str, Factor], Kinds]:
     """Return the factors that differ, and the one that each answer belongs to."""
     factors: dict[str, Factor] = {}
     (questions_a, questions_b), common = aligned.questions, aligned.common
@@ -475,23 +478,23 @@ def _format_counts(counts: dict[str, int]) -> str:
     >>> _format_counts({"in A": 0, "in B": 1200})
     '1,200 in B'
     """
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return ", ".join(f"{count:,} {noun}" for noun, count in counts.items() if count)
 
 
-def _count_read_differently(aligned: _Aligned, ways: Callable[[int], list[tuple[str, int]]]) -> int:
+def _count_read_differently(aligned: Aligned, ways: Callable[[int], list[tuple[str, int]]]) -> int:
     """Count the answers that two ways to read them, (reader, side of the judge), read differently;
     an answer that both sides gave counts once.
     """
     differing: set[tuple[str, int, str]] = set()
     for x in (0, 1):
-        tables = [_table(aligned, x, *way) for way in ways(x)]
+        tables = [read_table(aligned, x, *way) for way in ways(x)]
         pairs = zip(*(zip(table["choice"].map(tuple), table["status"], strict=True) for table in tables), strict=True)
         cells = zip(*(tables[0][name] for name in ("question_id", "sample", "response")), strict=True)
-        differing |= {cell for cell, (first, second) in zip(cells, pairs, strict=True) if first != second}
+        differing |= {cell for cell, (reading_a, reading_b) in zip(cells, pairs, strict=True) if reading_a != reading_b}
     return len(differing)
 
 
-def _count_different(aligned: _Aligned, kinds: Kinds) -> int:
+def _count_different(aligned: Aligned, kinds: Kinds) -> int:
     """Count the answers to common questions that choose differently, read alike, without those that
     belong to another factor.
     """
@@ -504,14 +507,14 @@ def _count_different(aligned: _Aligned, kinds: Kinds) -> int:
     )
 
 
-def _units(aligned: _Aligned, kinds: Kinds, changed: frozenset[str]) -> pd.DataFrame:
+def hybrid_units(aligned: Aligned, kinds: Kinds, changed: frozenset[str]) -> pd.DataFrame:
     """Return the units of the score with A's value of every factor, except for those in `changed`,
     which have B's.
 
     A question that only one side has answered keeps the answer of that side.
     """
-    asked = QUESTIONS in changed
-    ids = list(aligned.rows[asked])
+    asked_side = QUESTIONS in changed
+    ids = list(aligned.rows[asked_side])
     rows_a, rows_b = (np.array([rows.get(name, -1) for name in ids]) for rows in aligned.rows)
     samples = np.arange(aligned.runs[ANSWERS in changed].request.samples)
     extraction = aligned.extractions[READER in changed]
@@ -525,7 +528,7 @@ def _units(aligned: _Aligned, kinds: Kinds, changed: frozenset[str]) -> pd.DataF
     is_from_b = np.where((rows_a < 0)[:, None], True, is_changed & (rows_b >= 0)[:, None])
     choices, statuses = zip(*np.where(is_from_b, b, a).ravel(), strict=True)
     keys, key_rows = aligned.questions[KEY in changed]["answer"], aligned.rows[KEY in changed]
-    frame = aligned.questions[asked]
+    frame = aligned.questions[asked_side]
     own_keys = zip(ids, frame["answer"], strict=True)
     frame = frame.assign(
         answer=pd.Series([keys[key_rows[name]] if name in key_rows else key for name, key in own_keys], dtype=object)
@@ -538,7 +541,7 @@ def _units(aligned: _Aligned, kinds: Kinds, changed: frozenset[str]) -> pd.DataF
     return units[units["metric"] == aligned.metric]
 
 
-def _value(units: pd.DataFrame) -> float:
+def score_of_units(units: pd.DataFrame) -> float:
     """Return the score of units, in percent."""
     return 100 * float(units["numerator"].sum() / units["denominator"].sum())
 
@@ -554,7 +557,7 @@ def _shapley(player: str, players: Sequence[str], values: dict[frozenset[str], f
 
 
 def _interval(
-    aligned: _Aligned, players: Sequence[str], tables: dict[frozenset[str], pd.DataFrame]
+    aligned: Aligned, players: Sequence[str], tables: dict[frozenset[str], pd.DataFrame]
 ) -> tuple[float, float]:
     """Return the paired 95 % interval of the points of different answers.
 

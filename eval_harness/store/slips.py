@@ -75,9 +75,9 @@ def named_position(response: object, choice: Sequence[int]) -> int:
 
 def find_slips(
     side: int,
-    named: dict[int, Positions],
+    named_by_shift: dict[int, Positions],
     chosen: Positions,
-    other: Positions,
+    other_positions: Positions,
     options: Sequence[Sequence[str]],
     tried_sides: int = 2,
 ) -> list[Slip]:
@@ -89,9 +89,10 @@ def find_slips(
 
     Args:
         side: 0 for A, 1 for B.
-        named: Row shift -> positions named by this side's answers (Q,), its rows moved by so many.
+        named_by_shift: Row shift -> positions that this side's answers name (Q,) if its rows are
+            moved by so many.
         chosen: Positions that this side's answers choose as they stand (Q,), UNREAD if none.
-        other: Positions that the other side chooses (Q,), UNREAD if none.
+        other_positions: Positions that the other side chooses (Q,), UNREAD if none.
         options: Option texts of each question.
         tried_sides: Number of sides that are tested, for the correction.
 
@@ -101,19 +102,19 @@ def find_slips(
     if len(chosen) < MIN_QUESTIONS:
         return []
     n_options = np.array([len(texts) for texts in options])
-    letter_orders = _letter_orders(options, named[0])
-    log_tried = np.log(tried_sides * len(named) * (len(letter_orders) + 2))
+    tried_orders = letter_orders(options, named_by_shift[0])
+    log_tried = np.log(tried_sides * len(named_by_shift) * (len(tried_orders) + 2))
     slips: list[Slip] = []
-    seen = {named[0].tobytes()} if (named[0] == chosen).all() else set()
-    for shift, positions in named.items():
-        fixed_order, log_orders = _fixed_order(positions, other, n_options)
-        tried = [("", None, 0.0), *((*pair, 0.0) for pair in letter_orders), (OTHER_ORDER, fixed_order, log_orders)]
+    seen = {named_by_shift[0].tobytes()} if (named_by_shift[0] == chosen).all() else set()
+    for shift, positions in named_by_shift.items():
+        fixed_order, log_orders = _fixed_order(positions, other_positions, n_options)
+        tried = [("", None, 0.0), *((*pair, 0.0) for pair in tried_orders), (OTHER_ORDER, fixed_order, log_orders)]
         for name, order, log_choices in tried:
             undone = positions if order is None else apply_order(positions, order, options)
             if (shift == 0 and order is None) or undone.tobytes() in seen:
                 continue
             seen.add(undone.tobytes())
-            log_p = log_tried + log_choices + agreement_log_p(undone, chosen, other, n_options)
+            log_p = log_tried + log_choices + agreement_log_p(undone, chosen, other_positions, n_options)
             if log_p <= np.log(MAX_P):
                 names = (ROWS,) * bool(shift) + (name,) * (order is not None)
                 slips.append(Slip(side, shift, order, names, log_p))
@@ -140,50 +141,52 @@ def _alphabetical(texts: Sequence[str]) -> tuple[int, ...]:
     return (UNREAD, *sorted(range(len(texts)), key=lambda at: texts[at]), UNREAD)
 
 
-def _letter_orders(options: Sequence[Sequence[str]], named: Positions) -> list[tuple[str, Order]]:
+def letter_orders(options: Sequence[Sequence[str]], positions: Positions) -> list[tuple[str, Order]]:
     """Return (name, order) of the slips in letters that are tried."""
     shifted = "letters shifted by one"
     if max(map(len, options)) == 2:  # the same for two options
         shifted += f", or {OTHER_ORDER}"
     return [
         (shifted, partial(_shift, -1)),
-        ("options counted from 0" if (named == -1).any() else shifted, partial(_shift, 1)),
+        ("options counted from 0" if (positions == -1).any() else shifted, partial(_shift, 1)),
         ("numbers instead of letters", lambda texts: (UNREAD, *range(len(texts)), UNREAD)),
         (OTHER_ORDER, _alphabetical),
     ]
 
 
-def _fixed_order(named: Positions, other: Positions, n_options: NDArray[np.int64]) -> tuple[Order, float]:
+def _fixed_order(positions: Positions, other_positions: Positions, n_options: NDArray[np.int64]) -> tuple[Order, float]:
     """Return the order, one for each number of options, in which the choices agree most; and the
     logarithm of the number of orders that it was chosen from.
     """
     order_of: dict[int, tuple[int, ...]] = {}
     for k in np.unique(n_options).tolist():
-        rows = (n_options == k) & (named >= 0) & (named < k) & (other >= 0)
+        rows = (n_options == k) & (positions >= 0) & (positions < k) & (other_positions >= 0)
         counts = np.zeros((k, k))
-        np.add.at(counts, (named[rows], other[rows]), 1)
+        np.add.at(counts, (positions[rows], other_positions[rows]), 1)
         order_of[k] = (UNREAD, *optimize.linear_sum_assignment(counts, maximize=True)[1].tolist(), UNREAD)
     log_orders = sum(float(special.gammaln(k + 1)) for k in order_of)
     return lambda texts: order_of.get(len(texts), (UNREAD, *range(len(texts)), UNREAD)), log_orders
 
 
-def agreement_log_p(undone: Positions, chosen: Positions, other: Positions, n_options: NDArray[np.int64]) -> float:
+def agreement_log_p(
+    undone: Positions, chosen: Positions, other_positions: Positions, n_options: NDArray[np.int64]
+) -> float:
     """Return the logarithm of the larger p-value of the two tests of `find_slips`."""
-    matches, matched_before = undone == other, (chosen == other) & (chosen != UNREAD)
+    matches, matched_before = undone == other_positions, (chosen == other_positions) & (chosen != UNREAD)
     gained, lost = int((matches & ~matched_before).sum()), int((matched_before & ~matches).sum())
     if gained <= lost:
         return 0.0
     excess = variance = 0.0
     for k in np.unique(n_options):
-        rows = (n_options == k) & (undone >= 0) & (undone < k) & (other >= 0)
+        rows = (n_options == k) & (undone >= 0) & (undone < k) & (other_positions >= 0)
         n = int(rows.sum())
         if n < 2:
             continue
         # Mean and variance of the matches if one side's answers are permuted.
-        a, b = (np.bincount(positions[rows], minlength=int(k)).astype(float) for positions in (undone, other))
-        both = a * b
-        excess += float(matches[rows].sum() - both.sum() / n)
-        squares = both.sum() - (both * (a + b)).sum() / n + (both.sum() / n) ** 2
+        a, b = (np.bincount(positions[rows], minlength=int(k)).astype(float) for positions in (undone, other_positions))
+        products = a * b
+        excess += float(matches[rows].sum() - products.sum() / n)
+        squares = products.sum() - (products * (a + b)).sum() / n + (products.sum() / n) ** 2
         variance += float(squares / (n - 1))
     if variance <= 0:
         return 0.0

@@ -34,16 +34,16 @@ def cause_rows(comparison: Comparison) -> Table:
     if explanation is None or not explanation.causes:
         return []
     rows: Table = [vars(cause) for cause in explanation.causes]
-    rest = {"factor": ANSWERS, "points": explanation.different_points, "answers": explanation.n_different}
-    return [*rows, rest | {"detail": sentences.format_difference_interval(explanation.low, explanation.high)}]
+    last_row = {"factor": ANSWERS, "points": explanation.different_points, "answers": explanation.n_different}
+    return [*rows, last_row | {"detail": sentences.format_difference_interval(explanation.low, explanation.high)}]
 
 
 @cached(COMPUTING)
-def _explain(section: Section, first: str, second: str, metric: str) -> Explanation | None:
+def _explain(section: Section, key_a: str, key_b: str, metric: str) -> Explanation | None:
     """Explain the difference of two results of a section; None if it cannot be derived."""
     folder_of = {entry.key: str(entry.folder) for entry in section.entries}
     try:
-        return explain(*(load_side(folder_of[key], list) for key in (first, second)), metric)
+        return explain(*(load_side(folder_of[key], list) for key in (key_a, key_b)), metric)
     except BadInput:
         return None
 

@@ -103,7 +103,7 @@ def compare(
         str,
         typer.Argument(help="run folder, result.json, file of answers, or 'published:MODEL/BENCHMARK/METHOD/Table 1'"),
     ],
-    b: Annotated[str, typer.Argument(help="another one")],
+    b: Annotated[str, typer.Argument(help="another one, or a printed number such as 48.90")],
     others: Annotated[
         list[str] | None, typer.Argument(metavar="[MORE]...", help="more of them, if one is of a person")
     ] = None,
@@ -130,15 +130,16 @@ def compare(
 
     from dataset_builders.errors import BadInput
     from eval_harness.records.names import single_line
-    from eval_harness.store.cause_report import cause_document, format_causes
-    from eval_harness.store.causes import explain
+    from eval_harness.store.cause_report import cause_document, format_causes, unexplained_settings
     from eval_harness.store.comparison import compare_results, score_differences
+    from eval_harness.store.printed import NUMBER, explain_difference, match_printed
     from eval_harness.store.reader_study import study_readers
     from leaderboard_space.benchmarks import board_spec
     from medprobe.stores import load_comparison_side, load_comparison_sides
 
-    sides = load_comparison_sides(a, b, benchmark, data, split)
-    groups = study_readers([*sides, *map(load_comparison_side, others or ())])
+    is_number = NUMBER.fullmatch(b) is not None and not Path(b).exists()
+    sides = load_comparison_sides(a, a if is_number else b, benchmark, data, split)
+    groups = [] if is_number else study_readers([*sides, *map(load_comparison_side, others or ())])
     if others and not groups:
         raise BadInput("compare: none of these results is of a person (--model human:NAME). Name two results.")
     if form == "table":
@@ -149,18 +150,17 @@ def compare(
         typer.echo(contrasts.to_json(orient="records", indent=1))
     if others:
         return
-    results = [side.result for side in sides]
-    differences = score_differences(*sides)
+    settings = unexplained_settings(*(side.result for side in sides))
     try:
-        explanation = explain(*sides)
-        lines, document = format_causes(explanation, *results), cause_document(explanation, *results)
-    except BadInput as error:  # a published number, or no question in common
+        explained = match_printed(sides[0], b) if is_number else explain_difference(*sides)
+        lines, document = format_causes(explained, settings), cause_document(explained, settings)
+    except BadInput as error:  # no answers, or no question in common
         lines, document = [f"why: {error}"], {"not_determinable": str(error)}
     if form == "json":
-        scores = json.loads(differences.to_json(orient="records"))
-        typer.echo(json.dumps(document | {"scores": scores}, indent=1, ensure_ascii=False))
+        scores = json.loads(score_differences(*sides).to_json(orient="records"))
+        typer.echo(json.dumps(document | ({} if is_number else {"scores": scores}), indent=1, ensure_ascii=False))
     else:
-        typer.echo(compare_results(*sides, all_metrics, lines))
+        typer.echo("\n".join(lines) if is_number else compare_results(*sides, all_metrics, lines))
 
 
 METHOD_DESCRIPTIONS = {

@@ -23,7 +23,6 @@ from benchmarks.scoring.why_simulation import (
     to_side,
     value_of,
 )
-from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.gmai_mmbench import read_official
 from eval_harness.reader import read_choice
 from eval_harness.store.causes import explain
@@ -183,12 +182,37 @@ def test_command_python_and_file_formats_say_the_same(phantoms, tmp_path, suffix
     assert printed.index("why A - B") < printed.index("scores (percent")
 
 
-def test_a_paper_has_no_answers_to_derive_from(phantoms, tmp_path):
+def test_a_printed_number_is_matched_by_the_factors_that_give_it(phantoms, tmp_path):
+    """Half of the answers are "B.", of which the paper's reader reads all and the key none: a
+    number that leaves these out is named, and one that nothing gives is not.
+    """
+    data = phantoms / "mediconfusion"
+    oracle = medprobe.evaluate("mediconfusion", "baseline:oracle", data=data, out=tmp_path / "oracle")
+    answers = list(zip(oracle.answers["question_id"], oracle.answers["key"], strict=True))
+    records = [
+        {"question_id": name, "response": f"({key})" if at < 8 else key if at < 20 else ""}
+        for at, (name, key) in enumerate(answers)
+    ]
+    file = write_lines(tmp_path / "answers.jsonl", records)
+    run = medprobe.evaluate("mediconfusion", f"recorded:{file}", data=data, out=tmp_path / "run")
+    assert run.result.scores["set_accuracy"].value == pytest.approx(100 * 10 / 14)
+    table = medprobe.why(run, "42.86")
+    assert table["factor"][0].startswith("reader ours | official")
+    assert medprobe.why(run, 100.0)["factor"].tolist()[0] == "answers without a choice left out"
+    assert "not determinable" in command("compare", "run", "97.31", cwd=tmp_path).stdout
+    document = json.loads(command("compare", "run", "42.86", "--format", "json", cwd=tmp_path).stdout)
+    assert [cause["factor"] for cause in document["causes"]] == table["factor"].tolist()
+    assert 0 < document["matched_by_chance"] < 20
+    assert document["difference"] == pytest.approx(100 * 10 / 14 - 42.86)
+
+
+def test_a_paper_is_a_printed_number(phantoms, tmp_path):
     medprobe.evaluate("mediconfusion", "baseline:chance", data=phantoms / "mediconfusion", out=tmp_path / "run")
-    printed = command("compare", "run", "published:GPT-4o/mediconfusion/mc/Table 1", cwd=tmp_path).stdout
-    assert "scores (percent" in printed
-    with pytest.raises(BadInput, match="has no answers"):
-        medprobe.why(tmp_path / "run", "published:GPT-4o/mediconfusion/mc/Table 1")
+    paper = "published:GPT-4o/mediconfusion/mc/Table 1"
+    printed = command("compare", "run", paper, cwd=tmp_path).stdout
+    assert "18.75 in print" in printed and "scores (percent" in printed
+    table, typed = medprobe.why(tmp_path / "run", paper), medprobe.why(tmp_path / "run", "18.75")
+    pd.testing.assert_frame_equal(table, typed)
 
 
 @pytest.mark.sources
