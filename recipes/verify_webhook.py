@@ -6,7 +6,7 @@ address: https://HOST/webhooks/verify). It runs where `medprobe[space]` is insta
 as app.py of a Space, with these variables:
 
     MEDPROBE_STORE    ORG/results
-    MEDPROBE_DATA     the datasets that you vouch for, divided by blanks
+    MEDPROBE_DATA     the datasets that you vouch for, separated by spaces
     WEBHOOK_SECRET    the secret of the webhook; requests without it are refused
     HF_TOKEN          a token that may write to the store and do nothing else
 """

@@ -181,7 +181,7 @@ def join_slices(items: list[Item]) -> list[Item]:
 def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
     """Return the keyed id of a patient.
 
-    Differences that spreadsheets introduce (leading zeros, a trailing `.0`, case, blanks) are
+    Differences that spreadsheets introduce (leading zeros, a trailing `.0`, case, spaces) are
     ignored.
 
     Args:

@@ -99,7 +99,7 @@ def parse_regions(texts: Iterable[str]) -> set[str]:
 
 
 def _fold_spaces(text: str) -> str:
-    """Casefold a text and collapse its blanks."""
+    """Casefold a text and collapse its spaces."""
     return " ".join(text.casefold().split())
 
 
@@ -117,7 +117,7 @@ class LabelTable:
         Args:
             labels: canonical name -> label.
             raw: normalised raw label -> name, from a custom table.
-            written: verbatim raw label (only case and blanks are folded) -> name, from a custom
+            written: verbatim raw label (only case and spaces are folded) -> name, from a custom
                 table.
         """
         self.labels, self.raw, self.written = labels, raw, written or {}

@@ -194,7 +194,7 @@ def cell_text(value: Any) -> str:
 def image_text(value: Any) -> str:
     """Return the image name in a cell; "" if it is empty.
 
-    The name is not stripped, since a file name may begin or end with a blank.
+    The name is not stripped, since a file name may begin or end with a space.
     """
     return str(value) if cell_text(value) else ""
 

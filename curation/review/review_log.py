@@ -230,7 +230,7 @@ class ReviewLog:
 
 
 def _validate_value(pair: Pair, name: str, value: Any) -> Any:
-    """Return the value as it is stored. Raises BadInput if the field cannot have it."""
+    """Return the value as it is stored. Raises BadInput if it is not a valid value of the field."""
     if name in SCORE_FIELDS:
         if value is not None and not (str(value).isdecimal() and 1 <= int(value) <= 10):
             raise BadInput(f"{name} {value}: give an integer from 1 to 10.")

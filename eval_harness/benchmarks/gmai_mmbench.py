@@ -57,7 +57,7 @@ _METRICS = {
     "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Correct picks among all picks."),
     "mcq_recall": MetricInfo("Multiple choice: recall", "Correct picks among all correct options."),
 }
-# VLMEvalKit replaces these characters by blanks before it looks for letters.
+# VLMEvalKit replaces these characters by spaces before it looks for letters.
 _BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
 # VLMEvalKit's list of refusals, verbatim.
 _REJECTS = (
@@ -73,8 +73,8 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
 
     The code is `can_infer` of commit c6bdffd3 (2024-03); its rules of 2025-08 and 2026-06 give
     other scores (`docs/harnesses.md`). For a single choice it reads one option letter between
-    blanks, or else one option text anywhere in the response, regardless of length. For a multiple
-    choice (the paper asks for "A,B") it reads every option letter between commas or blanks.
+    spaces, or else one option text anywhere in the response, regardless of length. For a multiple
+    choice (the paper asks for "A,B") it reads every option letter between commas or spaces.
 
     Defects: the article "A" is option A; "Option (B)" beside another letter reads nothing; an
     option text inside a longer word counts. VLMEvalKit's users give unread answers to a judge, or

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 CJK_RANGES = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-"""Character-class ranges of scripts without blanks between words."""
+"""Character-class ranges of scripts without spaces between words."""
 
 _SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>"

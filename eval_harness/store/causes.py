@@ -217,7 +217,7 @@ def align_sides(a: Side, b: Side, metric: str) -> Aligned:
     check_same_format(a, b)
     for side in (a, b):
         if side.answers is None or side.questions is None or "delivery" not in side.answers.columns:
-            raise BadInput(f"{side.source}: has no answers, so what its differences are worth cannot be derived.")
+            raise BadInput(f"{side.source}: has no answers, so its difference from the other side cannot be explained.")
     if metric not in eval_spec(a.result.benchmark.family).metrics or metric_unit(metric) != "percent":
         raise BadInput(f"{metric}: not a score of {a.result.benchmark.family} in percent.")
     own_frames = tuple(

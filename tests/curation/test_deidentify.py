@@ -96,7 +96,7 @@ def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
         return [(1, 1, 9, 9)] if searched[-1] % 2 else []
 
     monkeypatch.setattr("curation.deidentify.image_folder.find_text", find)
-    # Each call gets one file further.
+    # Each call searches one more file.
     for stop[0] in range(1, 6):
         with pytest.raises(KeyboardInterrupt):
             deidentify_folder(tmp_path / "raw", tmp_path / "clean")
@@ -106,7 +106,7 @@ def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
     Image.new("L", (80, 80), 240).save(tmp_path / "raw" / "3.png")
     stop[0] = 99
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean")
-    # 6 is the changed file 3.png, and 5 the one not reached before.
+    # 6 is the changed file 3.png; 5 is the file that no earlier call reached.
     assert searched == [0, 1, 2, 3, 4, 6, 5] and report["files"] == {"images": 5}
     assert [len(list((tmp_path / "clean" / part).iterdir())) for part in ("images", "pending")] == [4, 1]
     assert set(pending_images(tmp_path / "clean")) == read_boxes(tmp_path / "clean").keys()

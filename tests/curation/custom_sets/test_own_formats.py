@@ -190,7 +190,7 @@ def test_custom_fake_questions_need_no_model(images, questions, tmp_path):
     fakes = tmp_path / "fakes.jsonl"
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
     rows = pd.read_csv(questions, dtype=str)
-    # The same patients, spelled with different blanks.
+    # The same patients, spelled with different spaces.
     rows.assign(group=[f"p{'  ' * (n % 2)} {n // 6}" for n in range(len(rows))]).to_csv(questions, index=False)
     command = f"hallucinate {questions} --images {images} --out {tmp_path / 'o'} --fake-questions {fakes}"
     curate(f"{command} --accept-text-alone")

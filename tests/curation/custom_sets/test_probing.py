@@ -363,7 +363,7 @@ def test_pairs_are_balanced_and_maximal(seed):
         count.subtract(text for text in choice if text)
         return not any(count.values())
 
-    # All choices of an absent text, or none, for each fact.
+    # Try every combination: each fact gets one of its absent texts, or none.
     largest = max(
         sum(map(bool, choice)) for choice in product(*((None, *fact.absent) for fact in facts)) if balanced(choice)
     )

@@ -2,7 +2,7 @@
 unpaired ones are listed.
 
 The folder trees are generated. They have repeated names, names that differ only in case or Unicode
-form, blanks and dots in names, and files that are missing on either side.
+form, spaces and dots in names, and files that are missing on either side.
 """
 
 import json

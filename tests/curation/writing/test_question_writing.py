@@ -326,7 +326,7 @@ def questions_folder(tmp_path):
 def test_unknown_categories_are_refused_never_guessed(questions_folder):
     def answer(prompt, times_asked):
         image = re.search(r"Caption: (\w+) ", prompt).group(1)
-        # Not one of the prompt's categories, at every try.
+        # A category that is not in the prompt, in every try.
         if image == "a1":
             return "Hepatic"
         if image == "a2" and times_asked == 0:

@@ -33,7 +33,9 @@ PAIRS = 20
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12), name=st.text(max_size=3))
 def test_questions_of_a_case_never_follow_each_other(sizes, name):
-    """Unless a case has more than half of all questions. The order depends on the name alone."""
+    """The two are apart unless a case has more than half of all questions. The order depends on the
+    name alone.
+    """
     cases = [f"case {case}" for case, size in enumerate(sizes) for _ in range(size)]
     ids = [f"q{row}" for row in range(len(cases))]
     order = shuffle_apart(name, ids, cases)

@@ -36,7 +36,7 @@ def test_skeleton_is_idempotent(name):
 @settings(max_examples=100)
 @given(st.text(max_size=20) | st.text("=+-@;\t\r\n\"' a,", max_size=12))
 def test_escaped_cells_are_never_formulas(text):
-    """For every cell separator, and however often a table is escaped."""
+    """This holds for every cell separator, and if a table is escaped several times."""
     escaped = escape_formula(text).replace("\ufeff", "")
     first_cell, *later_cells = re.split(r"[;\t\r\n]", escaped)
     assert not any(
