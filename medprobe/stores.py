@@ -52,7 +52,7 @@ def submit(
         data: dataset folder or Hub repository.
         split: the split that the answers in a file are for.
         extraction: how the answers in a file are read, "ours" or "official".
-        kind: kind of the model in a file, "open", "proprietary" or "medical".
+        kind: kind of the model in a file, "open", "proprietary", "medical" or "human".
         reproduced: True if you own the store and ran the model yourself.
         with_questions: also store the questions.
         account: the submitter, for a store in a folder [this user].

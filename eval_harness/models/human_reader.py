@@ -120,14 +120,14 @@ class HumanReader(Backend):
                     self._is_over = True
                     self._changed.notify_all()
 
-    def _ask(self, shown: ShownQuestion) -> Response:
+    def _ask(self, current: ShownQuestion) -> Response:
         """Show a question and wait for its answer."""
         with self._changed:
-            self._shown = shown
+            self._shown = current
             self._changed.notify_all()
-            self._changed.wait_for(lambda: shown.answer is not None)
-        assert shown.answer is not None
-        return shown.answer
+            self._changed.wait_for(lambda: current.answer is not None)
+        assert current.answer is not None
+        return current.answer
 
     def _page(self) -> FastAPI:
         """Build the page. The page calls the functions defined here one at a time."""
@@ -139,28 +139,28 @@ class HumanReader(Backend):
             return [str(number) for number in range(1, len(self._places) + 1)]
 
         def question(item: str) -> ShownQuestion:
-            shown = self._shown
-            if shown is None or item != str(shown.number) or shown.answer is not None:
+            current = self._shown
+            if current is None or item != str(current.number) or current.answer is not None:
                 raise BadInput("this question has been answered already. Load the page again.")
-            return shown
+            return current
 
         def show(_: str, item: str) -> ItemView:
-            shown = question(item)
-            shown.since = shown.since or time.monotonic()
-            choices = answer_choices(shown.request)
-            kind: Literal["choice", "checks"] = "checks" if shown.request.question_type == "multiple" else "choice"
+            current = question(item)
+            current.since = current.since or time.monotonic()
+            choices = answer_choices(current.request)
+            kind: Literal["choice", "checks"] = "checks" if current.request.question_type == "multiple" else "choice"
             field = Field(ANSWER, "Your answer", kind, list(choices.values()), list(choices), commit="next")
-            return ItemView(shown.request.question, {}, pictures=[""] * len(shown.pictures), fields=[field])
+            return ItemView(current.request.question, {}, pictures=[""] * len(current.pictures), fields=[field])
 
         def save(_: str, item: str, field: str, choice: Any, seen: Any) -> str:
-            shown = question(item)
-            text = answer_text(shown.request, choice)
-            seconds = round(time.monotonic() - (shown.since or time.monotonic()), 1)
+            current = question(item)
+            text = answer_text(current.request, choice)
+            seconds = round(time.monotonic() - (current.since or time.monotonic()), 1)
             with self._changed:
-                shown.answer = Response(shown.request.question_id, shown.request.sample, text, seconds=seconds)
+                current.answer = Response(current.request.question_id, current.request.sample, text, seconds=seconds)
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_over or self._shown is not shown)
-                if self._shown is shown:
+                self._changed.wait_for(lambda: self._is_over or self._shown is not current)
+                if self._shown is current:
                     raise BadInput("the run was stopped. Start it again; it will repeat this question.")
             return f"saved {item}"
 

@@ -21,29 +21,29 @@ READERS_NOTE = "People answer under a pseudonym: no one can verify who, and with
 
 
 @cached(READING)
-def reader_groups(board: Board, snapshot: Snapshot, shown: Section) -> list[ReaderGroup]:
+def reader_groups(board: Board, snapshot: Snapshot, section: Section) -> list[ReaderGroup]:
     """Compare people with models, on the questions of a section or a part of the same benchmark.
 
     Args:
         board: The board.
         snapshot: Its current snapshot.
-        shown: The section, which is one of the snapshot's.
+        section: The section, which is one of the snapshot's.
 
     Returns:
         The groups of readers; empty without any.
     """
-    sections = [section for section in snapshot.sections[shown.family] if _source(section) == _source(shown)]
-    if not any(entry.result.model.kind == "human" for section in sections for entry in section.entries):
+    sections = [part for part in snapshot.sections[section.family] if _source(part) == _source(section)]
+    if not any(entry.result.model.kind == "human" for part in sections for entry in part.entries):
         return []
     sides: dict[tuple[object, ...], Side] = {}
-    for section in sections:
-        for entry in sorted(section.entries, key=preference_key):
+    for part in sections:
+        for entry in sorted(part.entries, key=preference_key):
             # A person may have read several parts; of a model, one result is enough.
-            identity = (row_owner(entry), section.key if entry.result.model.kind == "human" else "")
+            identity = (row_owner(entry), part.key if entry.result.model.kind == "human" else "")
             if entry.derived is None or ranking_group(entry) not in RANKED_GROUPS or identity in sides:
                 continue
             with suppress(BadInput, OSError, ValueError):
-                questions = board.questions(section.fingerprint or "")
+                questions = board.questions(part.fingerprint or "")
                 sides[identity] = Side(entry.key, entry.result, read_readings(entry.derived), questions)
     return study_readers(list(sides.values()))
 
@@ -69,9 +69,9 @@ def readers_part(groups: list[ReaderGroup]) -> str:
     ]
     contrasts: list[ModelContrast] = [contrast for group in groups for contrast in group.contrasts]
     title = "Readers and models on the same questions"
-    drawn = scrollable(table("readers", title, columns, [("", contrasts)], "plain")) if contrasts else ""
+    rows = scrollable(table("readers", title, columns, [("", contrasts)], "plain")) if contrasts else ""
     paragraphs = "".join(f'<p class="sub">{text(line, 2000)}</p>' for line in lines)
-    return f'<div class="bar-head"><h3>{title}</h3></div>{paragraphs}{drawn}'
+    return f'<div class="bar-head"><h3>{title}</h3></div>{paragraphs}{rows}'
 
 
 def _difference(contrast: ModelContrast) -> str:
