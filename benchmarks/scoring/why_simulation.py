@@ -4,8 +4,8 @@
 
 Each pair of runs answers made-up questions of one benchmark, 80 to 240 of them. The second run has
 the same answers as the first or, in half of the pairs, repeats it with 2 to 10 % of the answers
-drawn anew. Into one of the two, a fault of a random kind is planted that changes its headline score
-by at least three points. Its true points are the change of the score of the run that it was planted
+redrawn. Into one of the two, a fault of a random kind is planted that changes its headline score by
+at least three points. Its true points are the change of the score of the run that it was planted
 into. Pairs without a fault are two runs of one model, or of two models of different skill.
 """
 
@@ -103,7 +103,7 @@ def draw_pick(rng: random.Random, question: dict[str, object], skill: float) -> 
 
 
 def redrawn(rng: random.Random, answers: Answers, share: float, skill: float) -> Answers:
-    """Draw a share of the answers anew."""
+    """Redraw a share of the answers."""
     rows = answers.questions.to_dict("records")
     picks = [
         draw_pick(rng, row, skill) if rng.random() < share else pick

@@ -168,8 +168,8 @@ _FORMS = ("{0}", "{0}:", ".{0}", ".{0}:", "{0}.", '{0}")', '("{0}":', '("{0}")',
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
     """Read a response as the authors' `clean_up_manual`: an option letter in one of nine forms.
 
-    The response is split at white space; if it has two different letters, nothing is read. Defects:
-    "A" is option A even as an article, so "B: A mass" is invalid; "(B)" is not read.
+    The response is split at spaces and line breaks; if it has two different letters, nothing is
+    read. Defects: "A" is option A even as an article, so "B: A mass" is invalid; "(B)" is not read.
 
     Args:
         response: The model's response.

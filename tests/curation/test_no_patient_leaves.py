@@ -183,7 +183,7 @@ def deidentify(ward, served):
             if decision == "mask":
                 pixels = np.asarray(Image.open(clean / "images" / image).convert("L"))
                 assert all((pixels[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
-                assert pixels.max() < 50  # the ground: no letter stands beside the boxes
+                assert pixels.max() < 50  # the background: no letter is left outside the boxes
         # A decided image is gone from the folder of pending ones.
         again = client.post("/save", json=decision_fields | {"reviewer": "Ada"})
         assert "cannot be decided here" in again.json()["error"]

@@ -316,7 +316,7 @@ def test_chestxray14_tables_are_read_as_published(sources, tmp_path):
     assert "boxes: 0 give a position" in curate(*words)
     build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
-    # No finding is known to be absent beside another, and an aspect whose only answer is no is not
-    # asked.
+    # No finding is known to be absent, and an aspect whose only answer would be no is not asked
+    # about.
     assert set(rows["qa_type"]) == {"abnormality"}
     assert set(rows["answer"].map(lambda answer: answer[0])) == {0, 1}

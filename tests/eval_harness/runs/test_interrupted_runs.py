@@ -112,9 +112,7 @@ def test_ctrl_c_and_sigterm_end_in_one_line_and_the_run_goes_on(workdir, stop):
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
-    """A limit on the file size stands for the full disk: writing past it fails in the same
-    workdir.
-    """
+    """A limit on the file size acts like a full disk: writing past it fails in the same way."""
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "full")
 
     limited = (

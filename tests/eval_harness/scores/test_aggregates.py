@@ -117,8 +117,8 @@ def test_confidence_of_log_scores_is_their_softmax() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_best_run_is_picked_per_cell(seed: int) -> None:
-    """Compared with a loop over everything: overall and per category, each accuracy independently,
-    even if a run lacks it; rates never.
+    """Compare with a loop: the best of each accuracy is chosen independently, overall and per
+    category, even if a run lacks it; rates have no best.
     """
     rng = np.random.default_rng(seed)
 

@@ -187,7 +187,7 @@ def test_slow_submissions_are_postponed_and_refusals_remembered(owner, run, data
         outcome.reasons for outcome in outcomes[:2]
     ]
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", examined_here)
-    # with another dataset the verdict must be computed anew
+    # with another dataset the verdict must be computed again
     again = verify(STORE, everything=True, data=[str(data)])
     assert [outcome.status for outcome in again] == ["refused", "refused"]
 

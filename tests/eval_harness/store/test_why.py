@@ -183,8 +183,9 @@ def test_command_python_and_file_formats_say_the_same(phantoms, tmp_path, suffix
 
 
 def test_a_printed_number_is_matched_by_the_factors_that_give_it(phantoms, tmp_path):
-    """Half of the answers are "B.", of which the paper's reader reads all and the key none: a
-    number that leaves these out is named, and one that nothing gives is not.
+    """Of the answers, 8 are like "(A)", which the paper's reader does not read, 12 are a bare
+    letter, and 8 are empty. The factor that gives a printed number is named; a number that no
+    factor gives is "not determinable".
     """
     data = phantoms / "mediconfusion"
     oracle = medprobe.evaluate("mediconfusion", "baseline:oracle", data=data, out=tmp_path / "oracle")
@@ -217,8 +218,8 @@ def test_a_paper_is_a_printed_number(phantoms, tmp_path):
 
 @pytest.mark.sources
 def test_recorded_answers_of_a_real_model_are_explained_to_the_answer(sources):
-    """HuatuoGPT-Vision-7B on GMAI-MMBench, read by VLMEvalKit's rules of 2024 and by ours: what
-    the reader is worth is counted anew from both readers.
+    """HuatuoGPT-Vision-7B on GMAI-MMBench, read by VLMEvalKit's rules of 2024 and by ours: the
+    points of the factor "reader" are recounted from both readers' choices.
     """
     files = sorted(sources.glob("later_answers/gmai_vlmevalkit/huatuo*/*_result.xlsx"))
     if not files:

@@ -155,7 +155,9 @@ def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> Non
 
 
 def test_bars_of_causes_add_up_to_the_difference(phantoms: Path, tmp_path: Path) -> None:
-    """As `medprobe.why` says of the same two results; a page of three, or of a part, has none."""
+    """The bars agree with `medprobe.why`; a comparison of three results, or on a selection, has no
+    bars.
+    """
     data = phantoms / "gmai-mmbench"
     keys = {
         row["question_id"]: "ABCDEFGH"[row["answer"][0]]
