@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
@@ -23,11 +25,16 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, nonresponse_cause
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import ARMS, Images, Result
 from eval_harness.records.run import read_run
+from eval_harness.scores.grading import image_clusters
+from eval_harness.scores.intervals import clustered_interval
+from eval_harness.scores.nonresponse import UNSETTLED_COLUMN
 from eval_harness.scores.sight import compute_sight
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.formatting import format_image_points, interval_decimals
 
+MIRAGE_ARMS: tuple[Images, ...] = ("withheld", "blank")
+"""Arms without any image, in which an answer can only come from the text."""
 SIGHT_COLUMN_TYPES = {
     "metric": "str",
     **dict.fromkeys(("real", *ARMS, "from_image", "low", "high"), "float64"),
@@ -202,6 +209,88 @@ def _sight_row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, 
     }
 
 
+@dataclass(frozen=True)
+class ImageShare:
+    """A share of questions, in percent, with its 95 % interval.
+
+    Attributes:
+        name: What these questions have in common.
+        value: Their share.
+        low: Lower end of its interval.
+        high: Upper end.
+        n: Number of questions that it is a share of.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def answered_shares(arms: Arms) -> list[ImageShare]:
+    """Compute how often questions are answered although their image is withheld or blank.
+
+    A response that declines, says that it cannot see, or cannot be read is no answer; lost ones do
+    not count.
+    """
+    shares = []
+    for image in MIRAGE_ARMS:
+        units = arms.sides[image].units() if image in arms.sides else None
+        if units is not None:
+            rows = units[units["metric"] == "abstained"]
+            delivered = 1 - rows[UNSETTLED_COLUMN].to_numpy(float)
+            name = f"answered although the image is {image}"
+            shares += _share(name, 1 - rows["numerator"].to_numpy(float), delivered, rows["cluster"])
+    return shares
+
+
+def consistency_quarters(arms: Arms) -> list[ImageShare]:
+    """Divide the questions of a run with permuted options in four, by two properties.
+
+    Consistent: the same option is chosen in every order of the options. Needs the image: with a
+    withheld or blank image, the choice is another one in at least half of the orders.
+
+    Returns:
+        Four shares; empty without permuted options, or without an arm.
+    """
+    sides = [arms.sides[image] for image in ("real", *MIRAGE_ARMS) if image in arms.sides]
+    if not arms.real.method.generation.get("permute") or len(sides) < 2:
+        return []
+    if any(side.answers is None or side.questions is None for side in sides):
+        return []
+    questions = sides[0].questions
+    assert questions is not None
+    n_options = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+    tables = []
+    for side in sides:
+        answers = side.answers
+        assert answers is not None
+        in_order = answers["sample"] < answers["question_id"].map(n_options)  # each order once
+        table = answers[in_order].set_index(["question_id", "sample"])["choice"]
+        tables.append(table.map(lambda choice: int(choice[0]) if len(choice) == 1 else None))
+    real, *without_image = (table.unstack("sample").loc[questions["question_id"]] for table in tables)
+    n_orders = questions["question_id"].map(n_options).to_numpy()
+    consistent = (real.notna().sum(axis=1).to_numpy() == n_orders) & (real.nunique(axis=1).to_numpy() == 1)
+    n_kept = [(arm.to_numpy() == real.to_numpy()).sum(axis=1) for arm in without_image]
+    needs_image = np.max(n_kept, axis=0) <= n_orders / 2
+    shares = []
+    for is_consistent, is_needed in product((True, False), repeat=2):
+        name = f"{'consistent' if is_consistent else 'inconsistent'}, {'needs' if is_needed else 'does not need'} the image"
+        members = (consistent == is_consistent) & (needs_image == is_needed)
+        shares += _share(name, members, np.ones(len(members)), image_clusters(questions))
+    return shares
+
+
+def _share(name: str, numerator: Any, denominator: Any, cluster: Any) -> list[ImageShare]:
+    """Return a share as a list; empty if it is of no question."""
+    interval = clustered_interval(numerator, denominator, cluster)
+    if interval is None:
+        return []
+    value = 100 * float(np.sum(numerator) / np.sum(denominator))
+    return [ImageShare(name, value, 100 * interval.low, 100 * interval.high, int((denominator > 0).sum()))]
+
+
 def missing_reason(arms: Arms, name: str, info: MetricInfo) -> str | None:
     """Return why the part of a metric that comes from the image is unknown, or None if it is known.
 
@@ -255,4 +344,8 @@ def format_sight(arms: Arms) -> str:
         if row["metric"] == HEADLINE_METRICS[result.benchmark.family]:
             headline = format_image_points(row["real"], row["from_image"], row["low"], row["high"])
 
-    return "\n".join([*lines, *([headline] if headline else [])])
+    shares = [
+        f"{share.name}: {share.value:.1f} % ({share.low:.1f} to {share.high:.1f}, n {share.n:,})"
+        for share in (*answered_shares(arms), *consistency_quarters(arms))
+    ]
+    return "\n".join([*lines, *([headline] if headline else []), *shares])

@@ -93,6 +93,20 @@ def count_runs(section: Section) -> Counter[Owner]:
     return Counter(row_owner(entry) for entry in section.entries if entry.result.kind == "measured")
 
 
+def count_account_tries(section: Section) -> Counter[str]:
+    """Count the results of each account on these questions, over all models, including withdrawn
+    ones; empty if one account submitted all of them, as in a store of one's own.
+
+    The best of many tries is too high by chance, whatever names they were submitted under.
+    """
+    tries = Counter(
+        entry.account
+        for entry in section.entries
+        if entry.result.kind == "measured" and entry.account and not entry.is_reference
+    )
+    return tries if len(tries) > 1 else Counter()
+
+
 def display_names(entries: Sequence[Entry]) -> dict[str, str]:
     """Name results, with the account of submitted ones if several accounts or papers are listed
     together.

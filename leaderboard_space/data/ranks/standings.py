@@ -29,6 +29,7 @@ from leaderboard_space.data.ranks.groups import (
     GROUP_HEADINGS,
     RANKED_GROUPS,
     RankingGroup,
+    count_account_tries,
     count_runs,
     preference_key,
     ranking_group,
@@ -63,6 +64,8 @@ class Row:
     group: RankingGroup = "ranked"
     tried: int = 1
     """Runs of this model by its account on these questions."""
+    account_tries: int = 0
+    """Results of its account on these questions, of all models; 0 if they are not counted."""
     abstained: float | None = None
     answered_accuracy: float | None = None
     """Percent of responses that choose no option, and percent correct of those that do, on the same
@@ -238,7 +241,7 @@ def compute_standings(
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, score_runs(units, info.higher_is_better), strict=True))
     extras = _extras_by_entry(outcomes, mask)
-    tried = count_runs(section)
+    tried, account_tries = count_runs(section), count_account_tries(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
     everything = result_filter in (ALL_RESULTS, ONE_PER_MODEL)
@@ -259,6 +262,7 @@ def compute_standings(
                 recomputed=key in measured,
                 group=ranking_group(entry),
                 tried=tried.get(row_owner(entry), 1),
+                account_tries=account_tries[entry.account] if entry.account and not entry.is_reference else 0,
                 abstained=abstained,
                 answered_accuracy=answered,
                 ends=ends,

@@ -356,6 +356,7 @@ def _remarks(row: Row, standings: Standings) -> list[str]:
     flags = provenance.acceptance.flags if provenance.acceptance is not None else []
     remarks = (
         f"1 of {count(row.tried)} runs" if row.tried > 1 and standings.one_per_model else "",
+        f"1 of {count(row.account_tries)} tries by this account" if row.account_tries > max(row.tried, 1) else "",
         *([why] if why else _unread(result)),
         f"withdrawn: {provenance.withdrawal.reason}" if provenance.withdrawal is not None else "",
         ("was flagged" if row.group == "withdrawn" else "flagged") if flags else "",

@@ -56,6 +56,17 @@ def test_the_result_that_landed_first_stands_for_a_model_whatever_date_it_claims
     assert "1 of 3 runs" in page
 
 
+def test_tries_of_an_account_count_under_every_model_name(tmp_path: Path) -> None:
+    for at in range(4):
+        land(run(tmp_path, f"try-{at}", model=f"Model {at % 3}"), "alice")
+    assert {row.account_tries for row in shown(tmp_path).rows} == {0}  # a store of one's own
+    land(run(tmp_path, "other"), "bob")
+    tries = {(row.entry.account, row.entry.result.model.name): row.account_tries for row in shown(tmp_path).rows}
+    assert tries == {("alice", "Model 0"): 4, ("alice", "Model 1"): 4, ("alice", "Model 2"): 4, ("bob", "GPT-4o"): 1}
+    page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
+    assert page.count("1 of 4 tries by this account") == 3 and "1 of 1 tries" not in page
+
+
 def test_a_stranger_neither_replaces_nor_joins_anothers_model(tmp_path: Path) -> None:
     land(run(tmp_path, "honest", created_at="2026-01-01T00:00:00+00:00"), "alice", "2026-11-20T00:00:00+00:00")
     land(
