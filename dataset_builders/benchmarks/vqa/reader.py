@@ -116,7 +116,8 @@ class _SetReader:
         self.fields, self.images, self.licence = fields, images, licence
         self.problems, self.counts, self.columns = Problems(), Counter[str](), dict[str, None]()
         self.drafts: list[_Draft] = []
-        self.answer_column, _, self.form = fields.answer[0].partition(":")
+        column, _, form = fields.answer[0].rpartition(":")
+        self.answer_column, self.form = (column, form) if form in FORMS and column else (fields.answer[0], "")
 
     def add(self, row: SourceRow) -> None:
         """Read a row; problems are recorded."""
@@ -233,7 +234,7 @@ class _SetReader:
         not. Raises BadInput if two forms fit and differ.
         """
         drafts = [draft for draft in self.drafts if "" not in draft.keys]
-        forms = [self.form] if self.form in FORMS else list(FORMS)
+        forms = [self.form] if self.form else list(FORMS)
         failures = {form: [draft for draft in drafts if draft.keys[form] is None] for form in forms}
         best = min(forms, key=lambda form: len(failures[form]))
         for draft in failures[best]:

@@ -118,14 +118,16 @@ def _read_hub(source: str, fields: Fields) -> Iterator[SourceRow]:
                 if allowed is not None and split not in allowed:
                     continue
                 kinds = rows.features or {}
-                names = {column: kind.names for column, kind in kinds.items() if isinstance(kind, ClassLabel)}
+                classes = {column: kind.names for column, kind in kinds.items() if isinstance(kind, ClassLabel)}
                 for number, cells in enumerate(rows.decode(False) if kinds else rows, start=1):
-                    labels = {column: names[column][cells[column]] for column in names if cells[column] is not None}
+                    # A hidden label is -1, which would be the last name.
+                    labels = {
+                        column: names[label] if (label := cells[column]) is not None and label >= 0 else None
+                        for column, names in classes.items()
+                    }
                     labels |= {column: _fetch(cell) for column, cell in cells.items() if isinstance(cell, (dict, list))}
                     place = f"{source}{f' ({config})' if config else ''}, split {split}"
                     yield SourceRow({"config": config, **cells, **labels}, place, number, split)
-    except BadInput:
-        raise
     except Exception as error:  # `datasets` raises many kinds for what is not there or cannot be parsed
         raise BadInput(
             f"--source {source}: cannot be read from the Hub ({describe_error(error)}). Check the name, --map config=, "
