@@ -20,6 +20,7 @@ Key = tuple[int, ...]
 _LIST_TEXT = re.compile(r"\s*[\[{(].*[\]})]\s*", re.DOTALL)
 _MARK = re.compile(r"(?:^|(?<=[\s;,|/]))[(\[]?([A-Z])(?:[).:\]]+|\s-)\s*")
 """A letter before an option in a text of all options: `A:`, `(A)`, `A.`, `A -`."""
+_OWN_LETTER = re.compile(r"[(\[]?([A-Z])\s*[):\]]")
 _YES_NO = {"yes": 0, "no": 1, "true": 0, "false": 1}
 
 
@@ -78,7 +79,11 @@ def read_options(cells: Sequence[Any]) -> tuple[str, ...]:
         values.pop()
     if len(values) == 1 or len(values) > len(LETTERS):
         raise ValueError(f"has {len(values)} option{'s' * (len(values) > 1)}; a question has 2 to {len(LETTERS)}")
-    options = strip_option_letters(["" if is_empty(value) else cell_text(value) for value in values])
+    texts = ["" if is_empty(value) else cell_text(value) for value in values]
+    letters = [match[1] for text in texts if (match := _OWN_LETTER.match(text))]
+    if letters and letters != sorted(letters) == list(LETTERS[: len(texts)]):
+        raise ValueError(f"its options have the letters {', '.join(letters)}, in another order than they stand")
+    options = strip_option_letters(texts)
     if not all(options):
         raise ValueError("an option before the last is empty" if options[-1] else "its last option is empty")
     if equal := next((option for option in options if options.count(option) > 1), None):

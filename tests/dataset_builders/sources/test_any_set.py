@@ -231,6 +231,7 @@ BAD_ROWS = [
     ({"options": ["one"]}, "has 1 option"),
     ({"options": [f"option {n}" for n in range(27)]}, "has 27 options"),
     ({"options": "A: one B: two A: three"}, "in several ways"),
+    ({"options": ["B: one", "A: two", "C: three"]}, "in another order"),
     ({"question": ""}, "has no question"),
     ({"image": "https://example.org/a.png"}, "is a URL"),
     ({"image": "data:image/png;base64,%%%"}, "not base64"),
