@@ -76,7 +76,7 @@ class SubmitTab:
 
     def page(self, request: Mapping[str, Any]) -> str:
         """Render the text above the form: the steps, and files to start from."""
-        return words.page(self.lands(), self.choices(), self.store is not None)
+        return words.page(self.lands(), self.choices(), self.store is not None, self.hidden is not None)
 
     def file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """Return a file to start from (`name`, `text`, `type`).

@@ -21,17 +21,23 @@ MAX_PROBLEM_KINDS = 50
 DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
 """What may differ between problems of one kind: quoted texts and numbers."""
 VERDICTS: dict[Verdict | None, str] = {verdict: f"{words} guessing" for verdict, words in VERDICT_WORDS.items()}
+HIDDEN_ANSWERS_NOTE = (
+    '<p class="sub">The answers of GMAI-MMBench\'s test set are hidden here, but not secret: anybody can derive them from the column '
+    "<code>category</code> of the benchmark's public TSV. A score on it does not show that the model had not seen them.</p>"
+)
+"""What a score on the hidden test does not show."""
 MAX_LINE_LENGTH = 400
 """Maximum number of characters shown of a problem or a note."""
 
 
-def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str:
+def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool, has_hidden: bool = False) -> str:
     """Draw the page Submit above its form, as HTML.
 
     Args:
         destination: Where a submission goes, in a sentence.
         choices: Label and key of each question set that answers can be submitted for.
         has_store: Whether the board has a results store.
+        has_hidden: Whether it offers the test with hidden answers.
     """
     return (
         '<h2 class="finding" data-title="Submit">Submit a model\'s answers</h2>'
@@ -41,6 +47,7 @@ def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool) 
         f"score); unknown and duplicate questions are refused. {text(destination, 300)}</p>"
         '<p class="sub">The answer keys of these benchmarks are public, so a result shows what was submitted, not how it was made: it is '
         "marked <em>measured</em>; only what we ran ourselves is marked <em>measured · by us</em>.</p>"
+        f"{HIDDEN_ANSWERS_NOTE if has_hidden else ''}"
         f"{_choices(choices) if choices else _no_choices(has_store)}"
     )
 

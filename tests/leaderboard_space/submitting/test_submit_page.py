@@ -151,6 +151,7 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> N
     public, private = build_test(tmp_path)
     hidden = HiddenTest(str(public), str(private), str(tmp_path / "ledger"))
     tab = SubmitTab(Board(None), None, TrustedData(), may_write=False, hidden=hidden)
+    assert "anybody can derive them" in tab.page({})
     right = [str(write_upload(tmp_path / "answers.jsonl", right=45))]
     part = tmp_path / "part.jsonl"
     part.write_text(Path(right[0]).read_text().split("\n", 1)[1])
