@@ -129,10 +129,10 @@ def printed_scores_note(published: int, submitted: int) -> str:
     """Explain why rows of a selection were not computed from answers.
 
     Args:
-        published: Number of rows that papers print.
+        published: Number of printed and recomputed rows.
         submitted: Number of results whose answers cannot be read.
     """
-    printed = "Published cells are shown as printed; the underlying answers are not known."
+    printed = "Published cells are shown as they are; the answers behind them are not in this store."
     unread = f"{plural(submitted, 'result')} shown with the submitted cell: the answers are not available."
     return " ".join(note for note, n in ((printed, published), (unread, submitted)) if n)
 
@@ -448,7 +448,7 @@ def unpaired_test_details(difference: float, low: float, high: float, p: float) 
     The parameters are those of `paired_test_details`.
     """
     interval_ends = format_difference_interval(low, high)
-    unpaired = "unpaired: only the printed scores are known, not the answers"
+    unpaired = "unpaired: only the published scores are known, not the answers"
     return f"Difference {number(difference)} points (95% interval {interval_ends}; {format_p_value(p)}, {unpaired})."
 
 

@@ -101,7 +101,8 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     Args:
         sources: run folders, folders of them (runs/), and stores: a folder with `results/`, or
             ORG/NAME on the Hub. A result in several of them is listed once.
-        published: append the papers' numbers; without `sources`, return only these.
+        published: append the papers' numbers and those recomputed from published answers; without
+            `sources`, return only these.
 
     Raises:
         BadInput: a source contains no results. Files that cannot be read are skipped with a

@@ -179,7 +179,7 @@ def wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) 
         return f'{title}<p class="sub">Not known; {text(why, 300)}.</p>'
     if not scored:
         return (
-            f'{title}<p class="sub">Only published numbers are known for this model: no paper prints its answers. '
+            f'{title}<p class="sub">Only published numbers are known for this model; its answers are not on this board. '
             "They will appear here once somebody submits a run of it.</p>"
         )
     # Examples of the weakest spot are the most informative ones.

@@ -40,7 +40,10 @@ def results(
             help="only numbers with this label, e.g. modality=CT (repeatable: OR within a facet, AND across facets)",
         ),
     ] = None,
-    published: Annotated[bool, typer.Option("--published", help="with the numbers of the papers")] = False,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="with the numbers of the papers, and those recomputed from published answers"),
+    ] = False,
     form: Annotated[
         Literal["table", "md", "latex", "csv", "json"],
         typer.Option(

@@ -43,7 +43,13 @@ def rows(result: Any) -> Any:
 
 def test_an_agent_finds_the_tools_and_what_they_take(address: str) -> None:
     tools, _ = asked(address)
-    assert set(tools) == {"question_sets", "leaderboard", "branches_of", "breakdown"}  # a file cannot be sent over MCP
+    assert set(tools) == {
+        "question_sets",
+        "leaderboard",
+        "branches_of",
+        "breakdown",
+        "reported",
+    }  # a file cannot be sent over MCP
     assert "95 % interval" in tools["leaderboard"].description
     parameters = tools["leaderboard"].inputSchema["properties"]
     assert set(parameters) == {"benchmark", "branches", "facets", "metric", "question_set", "every_run"}

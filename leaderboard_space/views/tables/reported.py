@@ -63,8 +63,7 @@ def _columns(family: str) -> list[Column[ReportedLine]]:
         return spanning(line, 'th scope="row"', f"<bdi>{text(row['model'])}</bdi> <small>{text(score)}</small>")
 
     def spread_of_group(line: ReportedLine) -> str:
-        is_pair = line.group and line.group[1:]
-        return spanning(line, "td", number(spread(line.group)) if line.group and is_pair else "–")
+        return spanning(line, "td", number(spread(line.group)) if line.group and line.group[1:] else "")
 
     def source(line: ReportedLine) -> str:
         row = line.row

@@ -73,7 +73,7 @@ def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     page_text = plain(page)
     assert (
         "do not differ significantly in set accuracy" in page_text
-        and "unpaired: only the printed scores are known" in page_text
+        and "unpaired: only the published scores are known" in page_text
     )
     rows = json.loads(
         compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
