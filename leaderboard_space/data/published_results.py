@@ -9,8 +9,9 @@ contradicts itself) and `models.csv` (one name per model; the label that each pa
 distinct versions stay distinct).
 
 `recomputed.csv` contains counts from answers that other people published, read with the authors'
-own reader (GMAI-MMBench: VLMEvalKit's rule of 2024-03 to 2025-08, that of the paper); `sources.csv`
-describes the sources. These become results of kind `recomputed`. See also: numbers that other
+own reader (GMAI-MMBench: VLMEvalKit's rule of 2024-03 to 2025-08, that of the paper), and the exact
+chance of a label's questions, where the paper has no random run by label; `sources.csv` describes
+the sources. These become results of kind `recomputed`. See also: numbers that other
 sources report without answers, which never become results (`reported_results.py`).
 
 A printed number becomes a score (`cell_score`) with its n, interval, chance and verdict. Sources of
@@ -450,6 +451,7 @@ def cell_score(cell: PrintedCell, group: TableResult) -> Score:
     # Ten decimals, as in the result files of runs.
     low, high = round(100 * interval.low, 10), round(100 * interval.high, 10)
     exact = board_spec(group.about["benchmark"]).chance.get(metric, board_spec(group.paper["paper"]).chance.get(metric))
+    exact = float(cell.about["chance"]) if "chance" in cell.about else exact
     worth = round(interval.n_effective, 10)
     return Score(
         value=cell.value,

@@ -72,14 +72,20 @@ def test_the_counts_of_gmai_follow_from_the_stored_answers(sources: Path, folder
     table = pd.read_excel(files[0], keep_default_na=False, dtype=str)
     table["perceptual granularity"] = table["perceptual granularity"].str.title()
     facets = {"task": "clinical vqa task", "department": "department", "granularity": "perceptual granularity"}
-    right, n = Counts(), Counts()
+    right, n, chance = Counts(), Counts(), defaultdict[tuple[str, str], float](float)
     for row in table.to_dict("records"):
-        choice = read_official(row["prediction"], [row[c] for c in "ABCDE" if row[c]], "single").choice
+        options = [row[c] for c in "ABCDE" if row[c]]
+        choice = read_official(row["prediction"], options, "single").choice
         places = [(facet, row[column]) for facet, column in {**facets, "modality": "modality"}.items()]
         for facet, label in [("", ""), *(place for place in places if place[1])]:
             n["accuracy", facet, label] += 1
             right["accuracy", facet, label] += "".join(LETTERS[at] for at in choice) == row["answer"]
+            chance[facet, label] += 100 / len(options)
     assert (right, n) == recomputed_counts(name)
+    for row in RECOMPUTED:
+        if row["model"] == name and row["chance"]:
+            place = row["facet"], row["facet_value"]
+            assert float(row["chance"]) == pytest.approx(chance[place] / n["accuracy", *place], abs=1e-5)
 
 
 @pytest.mark.sources
