@@ -36,11 +36,12 @@ def exam(
     from curation.exam.tasks import TASKS
     from curation.readers.consistency import count_skip_reasons
 
-    names = [name.strip() for name in tasks.split(",") if name.strip()] or list(TASKS)
-    outcome = build_exam(folder, out, names, limit, seed, patient, body_part, not no_text_search)
-    for name, count in outcome.pairs.items():
+    # A name given twice is one task.
+    names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip())) or list(TASKS)
+    pair_counts, skips = build_exam(folder, out, names, limit, seed, patient, body_part, not no_text_search)
+    for name, count in pair_counts.items():
         typer.echo(f"{count:7} pairs  {name}: {TASKS[name].ability}")
-    for (_, reason), count in count_skip_reasons(outcome.skips).most_common():
+    for (_, reason), count in count_skip_reasons(skips).most_common():
         typer.echo(f"{count:7} left out: {reason}")
     typer.echo(
         f"wrote {out}; keep {out}.key and {out}.left_out.csv private; next: medprobe build mediconfusion --as {out.name} "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
@@ -27,7 +26,7 @@ from curation.exam.tasks import TASKS, Proposal, Task, third
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import DEIDENTIFICATION_REPORT, write_private_csv
 from curation.mediconfusion_export import export_pairs
-from curation.readers.consistency import Skip, count_skip_reasons
+from curation.readers.consistency import Skip, count_skip_reasons, skip_from_error
 from curation.readers.pictures import relative_name
 from curation.readers.pixels import Skipped
 from curation.writing.categories import CATEGORIES_FILE
@@ -46,14 +45,6 @@ AcceptedPair = tuple[Task, Proposal, list[str]]
 """A pair with the names of its two pictures."""
 
 
-@dataclass(frozen=True)
-class ExamOutcome:
-    """Number of pairs of each task, and what was left out."""
-
-    pairs: dict[str, int]
-    skips: list[Skip]
-
-
 def build_exam(
     folder: Path,
     out: Path,
@@ -63,7 +54,7 @@ def build_exam(
     patient_pattern: str | None = None,
     body_part: str = "",
     search_text: bool = True,
-) -> ExamOutcome:
+) -> tuple[dict[str, int], list[Skip]]:
     """Make an exam from a folder of DICOM and NIfTI files.
 
     Args:
@@ -77,6 +68,9 @@ def build_exam(
         body_part: see `read_slices`.
         search_text: leave out pictures with burned-in text.
 
+    Returns:
+        Number of pairs of each task, and what was left out.
+
     Raises:
         BadInput: `out` exists, a task is unknown, or no pair can be made.
     """
@@ -86,6 +80,9 @@ def build_exam(
         raise BadInput(f"--tasks: {unknown[0]!r} is not a task. Give some of {', '.join(TASKS)}.")
     slices, skips = read_slices(folder, patient_pattern, body_part)
     candidates = _thin_out(slices, limit, np.random.default_rng(seed))
+
+    def list_skip(source: SourceSlice, error: Skipped) -> None:
+        skips.append(skip_from_error("exam", relative_name(source.path, folder), error))
 
     @cache
     def load(source: SourceSlice) -> np.ndarray | None:
@@ -97,7 +94,7 @@ def build_exam(
             if search_text and find_text(Image.fromarray(square), letters):
                 raise Skipped("may contain burned-in text")
         except Skipped as error:
-            skips.append(Skip("exam", relative_name(source.path, folder), str(error)))
+            list_skip(source, error)
             return None
         return square
 
@@ -110,7 +107,11 @@ def build_exam(
             for proposal in islice(TASKS[name].propose(candidates, rng), PROPOSALS_PER_PAIR * limit):
                 if proposal.slices in asked_slices:
                     continue
-                pictures = _make_pictures(proposal, [load(source) for source in proposal.slices], rng)
+                try:
+                    pictures = _make_pictures(proposal, [load(source) for source in proposal.slices], rng)
+                except Skipped as error:
+                    list_skip(proposal.slices[0], error)
+                    continue
                 if pictures:
                     asked_slices.add(proposal.slices)
                     encoded = [encode_picture(picture) for picture in pictures]
@@ -133,8 +134,14 @@ def build_exam(
                 f"listed in {out}.left_out.csv). Give a folder of DICOM or NIfTI files, or other --tasks."
             )
         counts = Counter(task.ability for task, _, _ in pairs)
-        outcome = ExamOutcome({name: counts[TASKS[name].ability] for name in tasks}, skips)
-        _write_drafts(work, pairs, outcome, np.random.default_rng([seed, len(TASKS)]), search_text)
+        pair_counts = {name: counts[TASKS[name].ability] for name in tasks}
+        left_out = {reason: count for (_, reason), count in sorted(count_skip_reasons(skips).items())}
+        write_json(work / FUNNEL_FILE, {"pairs": pair_counts, "left_out": left_out})
+        _write_drafts(work, pairs, np.random.default_rng([seed, len(TASKS)]))
+        if search_text:
+            text = {"searched": True, "images_with_text": 0, "decisions": {}}
+            report = {"made_by": "medprobe curate exam", "ids": KEYED_IDS, "method": METHOD, "text": text}
+            write_json(work / DEIDENTIFICATION_REPORT, report | {"at": datetime.now(UTC).isoformat(timespec="seconds")})
         groups = {
             image: source.patient
             for _, proposal, images in pairs
@@ -144,7 +151,7 @@ def build_exam(
         export_pairs(
             out.name, work, work / "images", out, None, table, unreviewed=True, text_search=search_text, notes=NOTES
         )
-    return outcome
+    return pair_counts, skips
 
 
 def _thin_out(slices: Sequence[SourceSlice], limit: int, rng: np.random.Generator) -> list[SourceSlice]:
@@ -169,28 +176,25 @@ def _thin_out(slices: Sequence[SourceSlice], limit: int, rng: np.random.Generato
 def _make_pictures(
     proposal: Proposal, squares: Sequence[np.ndarray | None], rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Return both pictures of a proposal; () if a slice cannot be used."""
+    """Return both pictures of a proposal; () if a slice cannot be used. Raises Skipped as its
+    `change` does.
+    """
     crop_seed = rng.integers(2**32)
     pictures = [crop_square(square, np.random.default_rng(crop_seed)) for square in squares if square is not None]
     if len(pictures) < len(squares):
         return ()
-    try:
-        return proposal.change(pictures[0], rng) if proposal.change else tuple(pictures)
-    except Skipped:
-        return ()
+    return proposal.change(pictures[0], rng) if proposal.change else tuple(pictures)
 
 
-def _write_drafts(
-    work: Path, pairs: Sequence[AcceptedPair], outcome: ExamOutcome, rng: np.random.Generator, search_text: bool
-) -> None:
+def _write_drafts(work: Path, pairs: Sequence[AcceptedPair], rng: np.random.Generator) -> None:
     """Write the pairs as a folder of `curate write`, beside images as `curate deidentify` has them.
 
     In half of the pairs of each task, the first picture is answered by A.
     """
     letters: dict[str, list[str]] = {}
-    for name, count in outcome.pairs.items():
+    for ability, count in Counter(task.ability for task, _, _ in pairs).items():
         odd_letter = rng.choice(["A", "B"], count % 2)
-        letters[TASKS[name].ability] = list(rng.permutation([*["A", "B"] * (count // 2), *odd_letter]))
+        letters[ability] = list(rng.permutation([*["A", "B"] * (count // 2), *odd_letter]))
     rows: list[dict[str, Any]] = []
     for task, proposal, images in pairs:
         order, letter = rng.permutation(2), letters[task.ability].pop()
@@ -208,12 +212,6 @@ def _write_drafts(
     pd.DataFrame(rows).to_parquet(work / DRAFTS_FILE)
     categories = {image: [task.ability] for task, _, images in pairs for image in images}
     write_json(work / CATEGORIES_FILE, {"images": categories})
-    left_out = {reason: count for (_, reason), count in sorted(count_skip_reasons(outcome.skips).items())}
-    write_json(work / FUNNEL_FILE, {"pairs": outcome.pairs, "left_out": left_out})
-    if search_text:
-        text = {"searched": True, "images_with_text": 0, "decisions": {}}
-        report = {"made_by": "medprobe curate exam", "ids": KEYED_IDS, "method": METHOD, "text": text}
-        write_json(work / DEIDENTIFICATION_REPORT, report | {"at": datetime.now(UTC).isoformat(timespec="seconds")})
 
 
 METHOD = "of every slice only the pixels are used; slices with burned-in text are left out"

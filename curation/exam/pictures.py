@@ -24,8 +24,9 @@ SIZE_PX, FRAME_PX = 256, 8
 """Side of a picture, and width of its black frame."""
 MIN_CROP = 0.9
 """Smallest part of a slice's square that a picture shows, as a share of its side."""
-MIN_GREY_LEVELS = 32
-"""Minimum number of grey levels of a picture; label maps and empty slices have fewer."""
+MIN_GREY_LEVELS, MAX_FLAT_SHARE = 32, 0.8
+"""Minimum number of grey levels (empty slices have fewer), and maximum share of pixels that equal
+their left neighbours (label maps have more)."""
 MARKER_RADIUS_PX, RIM_PX = 6, 3
 DISTANCES_PX = np.hypot(*np.mgrid[-12:13, -12:13])
 """Distances from the centre of a marker."""
@@ -43,7 +44,7 @@ def render_slice(source: SourceSlice) -> np.ndarray:
         Square uint8 array, large enough for `crop_square` not to enlarge it.
 
     Raises:
-        Skipped: it cannot be decoded, is in colour, or shows hardly any grey levels.
+        Skipped: it cannot be decoded, is in colour, is empty, or is a label map.
     """
     if is_volume(source.path):
         values, _, spacing = _read_volume(source.path, source.plane)
@@ -55,11 +56,12 @@ def render_slice(source: SourceSlice) -> np.ndarray:
         if np.ptp(pixels, axis=2).any():
             raise Skipped("is in colour")
         grey = pixels[..., 0]
-    if len(np.unique(grey)) < MIN_GREY_LEVELS:
-        raise Skipped("shows hardly any grey levels")
+    is_flat = (grey[:, 1:] == grey[:, :-1])[grey[:, 1:] > 0]
+    if len(np.unique(grey)) < MIN_GREY_LEVELS or is_flat.mean() > MAX_FLAT_SHARE:
+        raise Skipped("is empty or a label map")
     side = min(grey.shape)
-    left, top = (grey.shape[1] - side) / 2, (grey.shape[0] - side) / 2
-    return _resize(grey, round(SIZE_PX / MIN_CROP), (left, top, left + side, top + side))
+    corner = ((grey.shape[1] - side) / 2, (grey.shape[0] - side) / 2)
+    return _resize(grey, round(SIZE_PX / MIN_CROP), (*corner, corner[0] + side, corner[1] + side))
 
 
 @lru_cache(maxsize=2)
@@ -75,8 +77,8 @@ def crop_square(square: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         rng: draws size and place; equal states cut equal squares.
     """
     side = rng.uniform(MIN_CROP, 1) * len(square)
-    left, top = rng.uniform(0, len(square) - side, 2)
-    return _resize(square, SIZE_PX, (left, top, left + side, top + side))
+    corner = rng.uniform(0, len(square) - side, 2)
+    return _resize(square, SIZE_PX, (*corner, *(corner + side)))
 
 
 def _resize(grey: np.ndarray, size_px: int, box: tuple[float, float, float, float]) -> np.ndarray:

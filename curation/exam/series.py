@@ -229,10 +229,10 @@ def _agree(names: str, statements: Iterable[str]) -> str:
 
     Raises Contradiction if two differ; empty statements are ignored.
     """
-    made = [statement for statement in statements if statement]
-    if len(set(made)) > 1:
+    values = [statement for statement in statements if statement]
+    if len(set(values)) > 1:
         raise Contradiction(f"its {names} contradict each other")
-    return made[0] if len(made) > 1 else ""
+    return values[0] if len(values) > 1 else ""
 
 
 def _named_values(text: str, words: Mapping[str, set[str]]) -> list[str]:

@@ -24,6 +24,8 @@ from curation.readers.pixels import Skipped
 
 Change = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 """Makes both pictures of a pair from one. Raises Skipped if the difference would hardly show."""
+Request = tuple[str, tuple[str, str], Change]
+"""Question, the options that are correct for the first and for the second picture, change."""
 
 MIN_DIFFERENCE_LEVELS = 4.0
 """Mean difference between a picture and its mirrored or turned copy."""
@@ -93,14 +95,14 @@ def _contrast(
     couples = []
     for by_label in groups.values():
         for values in combinations(sorted(by_label), 2):
-            first, second = (by_label[value] for value in values)
-            patients = [(patient, patient) for patient in first if patient in second]
+            by_patient, partners = (by_label[value] for value in values)
+            patients = [(patient, patient) for patient in by_patient if patient in partners]
             patients += zip(
-                [patient for patient in first if patient not in second],
-                [patient for patient in second if patient not in first],
+                [patient for patient in by_patient if patient not in partners],
+                [patient for patient in partners if patient not in by_patient],
                 strict=False,
             )
-            couples += [(values, first[one], second[two]) for one, two in patients]
+            couples += [(values, by_patient[patient], partners[partner]) for patient, partner in patients]
     while couples:
         for index in rng.permutation(len(couples)):
             values, *members = couples[index]
@@ -127,7 +129,7 @@ def _half(source: SourceSlice) -> str:
 def _changes(
     slices: Sequence[SourceSlice],
     rng: np.random.Generator,
-    ask: Callable[[SourceSlice, np.random.Generator], tuple[str, tuple[str, str], Change] | None],
+    ask: Callable[[SourceSlice, np.random.Generator], Request | None],
 ) -> Iterator[Proposal]:
     """Propose central slices for which `ask` has a question, each patient in turn."""
     by_patient: dict[str, list[SourceSlice]] = defaultdict(list)
@@ -148,7 +150,7 @@ def _checked(picture: np.ndarray, changed: np.ndarray) -> tuple[np.ndarray, np.n
     return picture, changed
 
 
-def _ask_mirror(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple[str, str], Change] | None:
+def _ask_mirror(source: SourceSlice, _: np.random.Generator) -> Request | None:
     """Ask for the patient's side; of the head, which is nearly symmetric, for the face."""
     if source.region in ("chest", "abdomen") and source.plane in ("axial", "coronal"):
         question = "Which side of the patient is on the left of this picture?"
@@ -160,7 +162,7 @@ def _ask_mirror(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple
     return question, options, lambda picture, _: _checked(picture, picture[:, ::-1])
 
 
-def _ask_turn(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple[str, str], Change] | None:
+def _ask_turn(source: SourceSlice, _: np.random.Generator) -> Request | None:
     if not source.plane or not source.region:
         return None
     part = "front of the body" if source.plane == "axial" else "end of the body part towards the top of the head"
@@ -168,7 +170,7 @@ def _ask_turn(source: SourceSlice, _: np.random.Generator) -> tuple[str, tuple[s
     return question, ("At the top", "At the bottom"), lambda picture, _: _checked(picture, picture[::-1, ::-1])
 
 
-def _ask_marker(_: SourceSlice, rng: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
+def _ask_marker(_: SourceSlice, rng: np.random.Generator) -> Request:
     axis = int(rng.integers(2))
     ends = (("left", "right"), ("upper", "lower"))[axis]
     question = f"A white disc with a black rim was drawn on this picture. Is it in the {ends[0]} or the {ends[1]} half?"
@@ -190,50 +192,43 @@ def _place(rng: np.random.Generator, axis: int, is_far: bool = False) -> tuple[i
     return int(place[0]), int(place[1])
 
 
-def _ask_count(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
-    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        axis = int(rng.integers(2))
-        places = [_place(rng, axis), _place(rng, axis, is_far=True)]
-        return mark(picture, places[rng.integers(2)]), mark(mark(picture, places[0]), places[1])
-
-    return "How many white discs with a black rim were drawn on this picture?", ("One", "Two"), change
+def _count(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    axis = int(rng.integers(2))
+    places = [_place(rng, axis), _place(rng, axis, is_far=True)]
+    return mark(picture, places[rng.integers(2)]), mark(mark(picture, places[0]), places[1])
 
 
-def _ask_brighter(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
-    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        marked: dict[bool, np.ndarray] = {}
-        for _ in range(PLACE_TRIES):
-            places = _place(rng, 0), _place(rng, 0, is_far=True)
-            left, right = (inside_ring(picture, place) for place in places)
-            gap = left.mean() - right.mean()
-            is_even = max(left.std(), right.std()) <= MAX_BRIGHTNESS_SPREAD
-            if is_even and abs(gap) >= MIN_BRIGHTNESS_GAP and (gap > 0) not in marked:
-                marked[gap > 0] = mark(mark(picture, places[0], is_ring=True), places[1], is_ring=True)
-                if len(marked) == 2:
-                    return marked[True], marked[False]
-        raise Skipped("has no places that differ clearly in brightness")
-
-    question = "Two places on this picture are marked by rings. Inside which of the two rings is the picture brighter?"
-    return question, ("Inside the left ring", "Inside the right ring"), change
+def _brighter(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Mark two places, first with the brighter one on the left, then with others."""
+    marked: dict[bool, np.ndarray] = {}
+    for _ in range(PLACE_TRIES):
+        places = _place(rng, 0), _place(rng, 0, is_far=True)
+        values = [inside_ring(picture, place) for place in places]
+        gap = values[0].mean() - values[1].mean()
+        is_clear = abs(gap) >= MIN_BRIGHTNESS_GAP and max(map(np.std, values)) <= MAX_BRIGHTNESS_SPREAD
+        if is_clear and (gap > 0) not in marked:
+            marked[gap > 0] = mark(mark(picture, places[0], is_ring=True), places[1], is_ring=True)
+            if len(marked) == 2:
+                return marked[True], marked[False]
+    raise Skipped("has no places that differ clearly in brightness")
 
 
-def _ask_noise(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
-    def change(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        noisy = add_noise(picture, rng)
-        if roughness(noisy) < MIN_ROUGHNESS_RATIO * roughness(picture):
-            raise Skipped("is too noisy to see added noise")
-        return picture, noisy
-
-    return "Was strong noise added to this picture?", ("No noise was added", "Noise was added"), change
+def _noise(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    noisy = add_noise(picture, rng)
+    if roughness(noisy) < MIN_ROUGHNESS_RATIO * roughness(picture):
+        raise Skipped("is too noisy for a question on added noise")
+    return picture, noisy
 
 
-def _ask_blur(_: SourceSlice, __: np.random.Generator) -> tuple[str, tuple[str, str], Change]:
-    def change(picture: np.ndarray, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        if roughness(picture) < MIN_ROUGHNESS_RATIO * roughness(blur(picture)):
-            raise Skipped("is too smooth to see added blur")
-        return picture, blur(picture)
+def _blur(picture: np.ndarray, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    if roughness(picture) < MIN_ROUGHNESS_RATIO * roughness(blur(picture)):
+        raise Skipped("is too smooth for a question on blur")
+    return picture, blur(picture)
 
-    return "Was this picture blurred?", ("It was not blurred", "It was blurred"), change
+
+def _change_task(ability: str, question: str, options: tuple[str, str], change: Change) -> Task:
+    """Make a task that asks the same question about every slice."""
+    return Task(ability, partial(_changes, ask=lambda *_: (question, options, change)))
 
 
 TASKS: dict[str, Task] = {
@@ -290,9 +285,29 @@ TASKS: dict[str, Task] = {
     "mirror": Task("tells left from right", partial(_changes, ask=_ask_mirror)),
     "turn": Task("tells upright from upside down", partial(_changes, ask=_ask_turn)),
     "marker": Task("tells where a marker is", partial(_changes, ask=_ask_marker)),
-    "count": Task("tells one marker from two", partial(_changes, ask=_ask_count)),
-    "brighter": Task("tells which of two places is brighter", partial(_changes, ask=_ask_brighter)),
-    "noise": Task("tells added noise from none", partial(_changes, ask=_ask_noise)),
-    "blur": Task("tells blurred from sharp", partial(_changes, ask=_ask_blur)),
+    "count": _change_task(
+        "tells one marker from two",
+        "How many white discs with a black rim were drawn on this picture?",
+        ("One", "Two"),
+        _count,
+    ),
+    "brighter": _change_task(
+        "tells which of two places is brighter",
+        "Two places on this picture are marked by rings. Inside which of the two rings is the picture brighter?",
+        ("Inside the left ring", "Inside the right ring"),
+        _brighter,
+    ),
+    "noise": _change_task(
+        "tells added noise from none",
+        "Was strong noise added to this picture?",
+        ("No noise was added", "Noise was added"),
+        _noise,
+    ),
+    "blur": _change_task(
+        "tells blurred from sharp",
+        "Was this picture blurred?",
+        ("It was not blurred", "It was blurred"),
+        _blur,
+    ),
 }
 """Name on the command line -> task, in the order of the exam."""
