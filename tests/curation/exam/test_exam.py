@@ -73,6 +73,7 @@ def test_keys_are_those_of_the_geometry(small):
     assert len(pairs) > 4 * len(TASKS) and count_wrong_keys(exam, studies.truths) == 0
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(5))
 def test_no_key_of_5000_pairs_is_wrong(tmp_path, seed):
@@ -224,6 +225,7 @@ def test_pictures_with_text_are_left_out(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.exhaustive
 def test_the_tour_puts_an_exam_on_the_board(tmp_path, monkeypatch):
     [tour] = re.findall(r"(?ms)^```bash\n(.*?)^```", (ROOT / "docs" / "exam.md").read_text())
