@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from dataset_builders.benchmarks.vqa.fields import COMMON_FACETS, Fields, parse_fields
 from dataset_builders.benchmarks.vqa.images import SetImages
@@ -193,7 +194,7 @@ class _SetReader:
         """
         image_names = [image if isinstance(image, str) else image.image_id for image in images]
         content = [row.split, text, options, image_names, self._cell(row, self.fields.case)]
-        labels = {name: self._cell(row, [column]) for name, column in self.fields.labels.items()}
+        labels: dict[str, Any] = {name: self._cell(row, [column]) for name, column in self.fields.labels.items()}
         category = row.cells.get(self.fields.labels.get("category", ""))
         categories = parse_literal(category) if isinstance(parse_literal(category), list) else [category]
         return Question(
