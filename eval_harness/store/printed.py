@@ -125,7 +125,9 @@ def match_printed(side: Side, printed: str, metric: str | None = None) -> Printe
 def _exchanged_scores(side: Side, metric: str) -> Iterator[tuple[str, float, int]]:
     """Yield (factor, score with it exchanged, number of answers concerned)."""
     method = side.result.method
-    other_reader = next(name for name in EXTRACTIONS if name != (method.extraction or "ours"))
+    # A format without a reader of its authors has no second one.
+    readers = EXTRACTIONS if eval_spec(side.result.benchmark.family).read_official is not None else ("ours",)
+    other_reader = next((name for name in readers if name != (method.extraction or "ours")), "ours")
     unjudged = method.model_copy(update={"extraction": other_reader, "judge": None})
     aligned = align_sides(side, replace(side, result=side.result.model_copy(update={"method": unjudged})), metric)
     factors, kinds = find_factors(aligned)

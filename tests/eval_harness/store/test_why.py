@@ -23,6 +23,8 @@ from benchmarks.scoring.why_simulation import (
     to_side,
     value_of,
 )
+from dataset_builders.benchmark_names import FORMATS
+from dataset_builders.build import build
 from eval_harness.benchmarks.gmai_mmbench import read_official
 from eval_harness.reader import read_choice
 from eval_harness.store.causes import explain
@@ -214,6 +216,17 @@ def test_a_paper_is_a_printed_number(phantoms, tmp_path):
     assert "18.75 in print" in printed and "scores (percent" in printed
     table, typed = medprobe.why(tmp_path / "run", paper), medprobe.why(tmp_path / "run", "18.75")
     pd.testing.assert_frame_equal(table, typed)
+
+
+@pytest.mark.parametrize("benchmark", FORMATS)
+def test_any_run_can_be_set_beside_a_printed_number(phantoms, tmp_path, benchmark):
+    data = phantoms / benchmark
+    if benchmark == "vqa":  # the format of any set, which has no second reader
+        rows = [{"question": f"Is it {at}?", "options": ["a", "b"], "answer": "AB"[at % 2]} for at in range(12)]
+        file, benchmark, data = write_lines(tmp_path / "set.jsonl", rows), "ours", tmp_path / "ours"
+        build("vqa", name=benchmark, source=file, out=data, text_only=True)
+    medprobe.evaluate(benchmark, "baseline:chance", data=data, out=tmp_path / "run")
+    assert "48.9 in print" in command("compare", "run", "48.9", cwd=tmp_path).stdout
 
 
 @pytest.mark.sources
