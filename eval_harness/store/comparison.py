@@ -208,7 +208,8 @@ def _format_title(result: Result) -> str:
     """Return one line that identifies a result."""
     source = result.source
     citation = f", {source.citation}" + (f", {source.table}" if source.table else "") if source else ""
-    return f"{result.model.name} on {result.benchmark.name} ({result.kind}{citation})"
+    kind = "a person" if result.model.kind == "human" else result.kind
+    return f"{result.model.name} on {result.benchmark.name} ({kind}{citation})"
 
 
 def _flatten_settings(result: Result) -> dict[str, Any]:

@@ -61,11 +61,13 @@ def tidy_table(results: Iterable[Result], withdrawn: Mapping[int, str] | None = 
 def variant(result: Result) -> str | None:
     """Return what distinguishes a result besides model, method and prompt.
 
-    This may be worked examples, samples, a judge, or a part of the questions. None for a plain run
-    on the whole benchmark.
+    This may be a person who answered, worked examples, samples, a judge, or a part of the
+    questions. None for a plain run on the whole benchmark.
     """
     method = result.method
     parts = [str(method.generation["variant"])] if method.generation.get("variant") else []
+    if result.model.kind == "human":
+        parts.append("a person")
     if method.shots:
         parts.append(f"{method.shots} shots")
     if method.samples and method.samples > 1:

@@ -112,6 +112,8 @@ def test_the_command_and_the_board_say_the_same_and_rank_no_person(runs, phantom
     assert (
         "none of these results is of a person" in command("compare", "Big", "Small", "Part", cwd=folder, code=2).stderr
     )
+    assert "R1 on mediconfusion (a person)" in command("compare", "Big", "R1", cwd=folder).stdout
+    assert re.search(r"^R1 .*, a person,", command("results", "R1", "Big", cwd=folder).stdout, re.M)
     for name in names:
         done = command(
             "submit", name, "--to", "store", "--data", phantoms / "mediconfusion", "--with-questions", cwd=folder
