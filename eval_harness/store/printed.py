@@ -77,18 +77,19 @@ def explain_difference(a: Side, b: Side, metric: str | None = None) -> Explanati
         BadInput: As `causes.explain` and `match_printed`.
     """
     for side, paper in ((a, b), (b, a)):
-        if paper.result.kind == "published":
+        if paper.result.provenance == "published":
             scores = paper.result.scores
             score = scores.get(metric or HEADLINE_METRICS[paper.result.benchmark.family])
             if score is None or score.value is None:
                 raise BadInput(f"{paper.source}: the paper does not print this score.")
-            # All numbers of a table have the decimals of the one with most.
+            # All numbers of a table have the decimals of the one with most. Papers print two at
+            # most; recomputed numbers have more.
             decimals = max(
                 len(repr(printed_score.value).partition(".")[2])
                 for printed_score in scores.values()
                 if printed_score.value is not None
             )
-            return match_printed(side, f"{score.value:.{decimals}f}", metric)
+            return match_printed(side, f"{score.value:.{min(decimals, 2)}f}", metric)
     return explain(a, b, metric)
 
 
