@@ -234,15 +234,25 @@ def answered_shares(arms: Arms) -> list[ImageShare]:
     A response that declines, says that it cannot see, or cannot be read is no answer; lost ones do
     not count.
     """
-    shares = []
-    for image in MIRAGE_ARMS:
-        units = arms.sides[image].units() if image in arms.sides else None
-        if units is not None:
-            rows = units[units["metric"] == "abstained"]
-            delivered = 1 - rows[UNSETTLED_COLUMN].to_numpy(float)
-            name = f"answered although the image is {image}"
-            shares += _share(name, 1 - rows["numerator"].to_numpy(float), delivered, rows["cluster"])
-    return shares
+    units_by_image = {
+        image: units
+        for image in MIRAGE_ARMS
+        if image in arms.sides and (units := arms.sides[image].units()) is not None
+    }
+    return [share for image, units in units_by_image.items() for share in answered_share(image, units)]
+
+
+def answered_share(image: str, units: pd.DataFrame) -> list[ImageShare]:
+    """Compute how often the questions of one arm are answered; empty if no response arrived.
+
+    Args:
+        image: The arm, for the name of the share.
+        units: Its scoring units (`derive.scoring.compute_units`).
+    """
+    rows = units[units["metric"] == "abstained"]
+    delivered = 1 - rows[UNSETTLED_COLUMN].to_numpy(float)
+    name = f"answered although the image is {image}"
+    return _share(name, 1 - rows["numerator"].to_numpy(float), delivered, rows["cluster"])
 
 
 def consistency_quarters(arms: Arms) -> list[ImageShare]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import medprobe
+from eval_harness.store.sight_report import answered_shares, load_arms
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.sights import metric_sights
+from leaderboard_space.data.ranks.sights import metric_sights, section_mirages
 from leaderboard_space.export import leaderboard_table
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
@@ -57,12 +58,17 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
             table["sees"],
         )
     assert set(sight_by_model) == {"Pixels", "Question", "SaysA"}
+    mirages = {key.split("/")[1]: share for key, share in section_mirages(section).items()}
+    assert set(mirages) == set(sight_by_model)
+    for name, share in mirages.items():
+        assert share == answered_shares(load_arms([store.parent / name])[0])[0] and share.value == 100
     panel_html = panel(service, "individual_accuracy")
     rows = {}
     for row in (part.split("</tr>")[0] for part in panel_html.split("<tr ")):
         rows |= {name: row for name in (*sight_by_model, "Chance") if f">{name}<" in row}
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
+    assert all(re.search(r'abst"[^>]*data-v="100', rows[name]) for name in mirages)
     assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # the value by which the column is sorted
     query = parse_query(
         service.board, {"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"}

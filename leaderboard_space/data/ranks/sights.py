@@ -17,7 +17,7 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Images
 from eval_harness.scores.outcome_matrix import pack_outcomes
 from eval_harness.scores.sight import Sight, compute_sight_of_outcomes
-from eval_harness.store.sight_report import read_arm_identity
+from eval_harness.store.sight_report import ImageShare, answered_share, read_arm_identity
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.store.sections import Entry, Section
 
@@ -66,6 +66,22 @@ def section_sights(section: Section) -> Mapping[str, Mapping[str, Sight]]:
         for metric, sight in _entry_sights(section, entry).items():
             by_metric.setdefault(metric, {})[entry.key] = sight
     return by_metric
+
+
+@cached(READING)
+def section_mirages(section: Section) -> Mapping[str, ImageShare]:
+    """Compute how often each result's model answers although its image is withheld.
+
+    Returns:
+        Entry key -> share; only results with such a run.
+    """
+    shares: dict[str, ImageShare] = {}
+    for entry in section.entries if section.arms else ():
+        arm = image_arms(section, entry).get("withheld")
+        with suppress(OSError, ValueError, TypeError):
+            for share in answered_share("withheld", pd.read_parquet(str(arm.units))) if arm else ():
+                shares[entry.key] = share
+    return shares
 
 
 def _identity(folder: Path) -> tuple[str | None, ...] | None:

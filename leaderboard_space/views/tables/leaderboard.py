@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.sight import Sight
+from eval_harness.store.sight_report import ImageShare
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.model_names import canonical_name, entry_source
 from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.groups import GROUP_HEADINGS as APART
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.sights import metric_sights
+from leaderboard_space.data.ranks.sights import metric_sights, section_mirages
 from leaderboard_space.data.ranks.standings import (
     ALL_RESULTS,
     ONE_PER_MODEL,
@@ -61,6 +62,7 @@ ABSTAINED_HINT = "Percentage of requested responses that choose no option; hover
 IMAGE_HINT = (
     "Points that the score loses without the right image (95% interval); the hollow dot is the best score without it"
 )
+MIRAGE_HINT = "Percent of the questions answered although the image was withheld"
 MAX_NOTES = 8
 """Maximum number of notes listed above the table."""
 
@@ -176,7 +178,8 @@ def _table(
         )
         for title, rows in groups
     ]
-    columns = _columns(section.family, standings, branches, sights)
+    mirages = {} if branches else section_mirages(section)
+    columns = _columns(section.family, standings, branches, sights, mirages)
     label = f"{metric_info(standings.metric, section.family).label}, {section.title()}"
     board_table = table("leaderboard", label, columns, parts, "board", _row_marks)
     return f"{scrollable(board_table)}{all_rows_button(len(keys), len(standings.rows))}"
@@ -189,7 +192,11 @@ def _row_marks(row: Row) -> str:
 
 
 def _columns(
-    family: str, standings: Standings, branches: Sequence[TreePath], sights: Mapping[str, Sight]
+    family: str,
+    standings: Standings,
+    branches: Sequence[TreePath],
+    sights: Mapping[str, Sight],
+    mirages: Mapping[str, ImageShare],
 ) -> list[Column[Row]]:
     """Build the columns of the table.
 
@@ -284,6 +291,19 @@ def _columns(
             lambda row: sights[row.entry.key].value if row.entry.key in sights else None,
         ),
         column(
+            "Answered without image (%)",
+            lambda row: number(mirages[row.entry.key].value) if row.entry.key in mirages else "–",
+            "mirage",
+            "num abst",
+            MIRAGE_HINT,
+            lambda row: mirages[row.entry.key].value if row.entry.key in mirages else None,
+            lambda row: (
+                f"95% interval {mirages[row.entry.key].low:.1f} to {mirages[row.entry.key].high:.1f}"
+                if row.entry.key in mirages
+                else ""
+            ),
+        ),
+        column(
             "Abstained",
             lambda row: score_text(row.abstained),
             "abstained",
@@ -302,7 +322,7 @@ def _columns(
     ]
     abstentions = any(row.abstained is not None for row in standings.rows)  # papers do not print them
     # A column of dashes would only take space.
-    absent = {"image": not sights, "abstained": not abstentions}
+    absent = {"image": not sights, "mirage": not mirages, "abstained": not abstentions}
     return [column for column in columns if not absent.get(column.key)]
 
 
