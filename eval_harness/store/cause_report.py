@@ -77,7 +77,11 @@ def cause_document(explained: Explanation | PrintedMatch, settings: list[dict[st
         explained: From `printed.explain_difference`.
         settings: From `unexplained_settings`.
     """
-    is_printed = isinstance(explained, PrintedMatch)
+    remainder: dict[str, Any] = (
+        {"matched_by_chance": explained.chance}
+        if isinstance(explained, PrintedMatch)
+        else {"different_answers": _different_answers(explained)}
+    )
     return {
         "metric": explained.metric,
         "a": explained.a,
@@ -85,11 +89,7 @@ def cause_document(explained: Explanation | PrintedMatch, settings: list[dict[st
         "difference": explained.a - explained.b,
         "causes": [vars(cause) for cause in explained.causes],
         "unexplained_settings": settings,
-        **(
-            {"matched_by_chance": explained.chance}
-            if is_printed
-            else {"different_answers": _different_answers(explained)}
-        ),
+        **remainder,
     }
 
 

@@ -416,9 +416,10 @@ def _classify(aligned: Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str]
         records = table.loc[table["sample"] < samples, ["status", "finish_reason", "response"]].to_dict("records")
         rows = [aligned.rows[x][name] for name in aligned.common]
         tables.append(np.fromiter(records, object, len(records)).reshape(-1, samples)[rows])
-    lost_words, refused = (Counter[str](), Counter[str]()), ([], [])
-    for (row, sample), a in np.ndenumerate(tables[0]):
-        b, cell = tables[1][row, sample], (aligned.rows[0][aligned.common[row]], sample)
+    lost_words = Counter[str](), Counter[str]()
+    refused: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    for row, sample in np.ndindex(tables[0].shape):
+        a, b, cell = tables[0][row, sample], tables[1][row, sample], (aligned.rows[0][aligned.common[row]], sample)
         words = _lost_word(a, b), _lost_word(b, a)
         refuses = a["status"] == "refused", b["status"] == "refused"
         if bool(words[0]) != bool(words[1]):
@@ -575,8 +576,8 @@ def _interval(
                 weight = factorial(size) * factorial(n - size - 1) / factorial(n) / units["denominator"].sum()
                 numbers = units[["numerator", "denominator"]] * weight
                 parts.append(units[["metric", "unit", "case_id"]].join(numbers))
-        means = pd.concat(parts).groupby("unit", sort=False, as_index=False)
-        means = means.agg({"metric": "first", "case_id": "first", "numerator": "sum", "denominator": "sum"})
+        by_unit = pd.concat(parts).groupby("unit", sort=False, as_index=False)
+        means = by_unit.agg({"metric": "first", "case_id": "first", "numerator": "sum", "denominator": "sum"})
         sides.append(means.assign(cluster=means["case_id"].map(cluster_of)))
-    test = paired_test(*sides, aligned.metric)
+    test = paired_test(sides[0], sides[1], aligned.metric)
     return test.low, test.high

@@ -155,8 +155,8 @@ def _contrasts(sides: tuple[Side, Side] | None) -> list[ModelContrast]:
     reader, model = sides
     row = metric_difference(reader, model, HEADLINE_METRICS[reader.result.benchmark.family])
     names, n = (model.result.model.name, reader.result.model.name), _score(reader).n
-    values = [row.get(column) for column in ("a", "b", "difference", "low", "high")]
-    return [ModelContrast(*names, n, *values)] if None not in values else []
+    values = [row[column] for column in ("a", "b", "difference", "low", "high") if row.get(column) is not None]
+    return [ModelContrast(*names, n, *values)] if len(values) == 5 else []
 
 
 def _failed_by_most(sides: Sequence[Side]) -> set[str]:

@@ -65,10 +65,12 @@ def named_position(response: object, choice: Sequence[int]) -> int:
     """
     if len(choice) == 1:
         return int(choice[0])
-    match = _LEADING.match(response) if isinstance(response, str) and not choice else None
+    if choice or not isinstance(response, str):
+        return UNREAD
+    match = _LEADING.match(response)
     if match is None or (match[1] and match[1].upper() not in LETTERS):
         return UNREAD
-    if match[1] == "I" and not response.strip(" .()").endswith("I"):  # type: ignore[union-attr]  # "I cannot"
+    if match[1] == "I" and not response.strip(" .()").endswith("I"):  # "I cannot"
         return UNREAD
     return LETTERS.index(match[1].upper()) if match[1] else int(match[2]) - 1
 

@@ -30,7 +30,7 @@ def cause_rows(comparison: Comparison) -> Table:
     is_verified = all(entry.folder is not None and entry.derived == entry.folder for entry in entries)
     if len(entries) != 2 or comparison.query.branches or comparison.metric not in metrics or not is_verified:
         return []
-    explanation = _explain(comparison.section, *(entry.key for entry in entries), comparison.metric)
+    explanation = _explain(comparison.section, entries[0].key, entries[1].key, comparison.metric)
     if explanation is None or not explanation.causes:
         return []
     rows: Table = [vars(cause) for cause in explanation.causes]
@@ -43,7 +43,7 @@ def _explain(section: Section, key_a: str, key_b: str, metric: str) -> Explanati
     """Explain the difference of two results of a section; None if it cannot be derived."""
     folder_of = {entry.key: str(entry.folder) for entry in section.entries}
     try:
-        return explain(*(load_side(folder_of[key], list) for key in (key_a, key_b)), metric)
+        return explain(load_side(folder_of[key_a], list), load_side(folder_of[key_b], list), metric)
     except BadInput:
         return None
 

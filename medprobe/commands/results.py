@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -239,7 +240,12 @@ def list_names(
     They are benchmarks, known sets (for `build vqa --preset`), prompts, and methods.
     """
     methods = [{"method": name, "what is read": words} for name, words in METHOD_DESCRIPTIONS.items()]
-    tables = {"benchmarks": _benchmarks, "sets": _known_sets, "prompts": _prompts, "methods": lambda: methods}
+    tables: dict[str, Callable[[], list[dict[str, str]]]] = {
+        "benchmarks": _benchmarks,
+        "sets": _known_sets,
+        "prompts": _prompts,
+        "methods": lambda: methods,
+    }
     rows = tables[kind]()
     if form == "json":
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))

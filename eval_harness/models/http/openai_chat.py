@@ -93,7 +93,7 @@ class OpenAIChat(Backend):
     is_local = False
     uses_http = True
     takes_stream = True
-    options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
+    options: tuple[str, ...] = ("thinking", "chat_template", "chat_template_kwargs", "generation")
     first_wait = 1.0
     """Delay in seconds before a question is sent again to a server that is busy or gone."""
 
