@@ -419,7 +419,11 @@ def _classify(aligned: Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str]
     lost_words = Counter[str](), Counter[str]()
     refused: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
     for row, sample in np.ndindex(tables[0].shape):
-        a, b, cell = tables[0][row, sample], tables[1][row, sample], (aligned.rows[0][aligned.common[row]], sample)
+        a, b, cell = (
+            tables[0].item(row, sample),
+            tables[1].item(row, sample),
+            (aligned.rows[0][aligned.common[row]], sample),
+        )
         words = _lost_word(a, b), _lost_word(b, a)
         refuses = a["status"] == "refused", b["status"] == "refused"
         if bool(words[0]) != bool(words[1]):
