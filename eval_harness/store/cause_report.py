@@ -100,7 +100,7 @@ def format_causes(explained: Explanation | PrintedMatch, settings: list[dict[str
         lines += [f"  {cause.factor}: {cause.detail} ({cause.answers:,} answers)" for cause in explained.causes]
         if not explained.causes:
             lines.append("  not determinable from the answers: no single factor brings the score to the printed number")
-        chance = f"{explained.chance:.1f} % of the numbers within {CHANCE_RANGE:g} points of it"
+        chance = f"{explained.chance:.2g} % of the numbers within {CHANCE_RANGE:g} points of it"
         return [*lines, f"  (a single factor brings the score to {chance}, by chance)"]
     difference = f"A - B = {explained.a - explained.b:+.2f} points of {explained.metric}"
     lines = [f"why {difference} ({explained.a:.2f} - {explained.b:.2f})", f"  {'points':>7}  {'answers':>7}"]

@@ -109,7 +109,11 @@ def match_printed(side: Side, printed: str, metric: str | None = None) -> Printe
     if score is None or score.value is None:
         raise BadInput(f"{side.source}: has no score {metric}.")
     number, half = float(printed), 0.5 * 10.0 ** -len(printed.partition(".")[2])
-    exchanged = [(name, value, n) for name, value, n in _exchanged_scores(side, metric) if n and value != score.value]
+    exchanged = [
+        (name, value, n)
+        for name, value, n in dict.fromkeys(_exchanged_scores(side, metric))
+        if n and value != score.value
+    ]
     causes = [
         Cause(name, score.value - value, n, f"gives {value:.2f}")
         for name, value, n in exchanged
