@@ -40,7 +40,7 @@ from pathlib import Path
 
 import numpy as np
 
-IMAGES, QUESTIONS = 6303, 57132
+IMAGES, PROBMED_QUESTIONS = 6303, 57132
 
 
 def main() -> None:
@@ -75,10 +75,12 @@ def probmed_source(folder: Path) -> Path:
         noise = rng.integers(0, 64, (512, 512), dtype=np.uint8)
         Image.fromarray(picture // 2 + noise).save(path, quality=62)
         # Spread the remaining questions over the images in pairs, so that the total is exact.
-        pairs = (QUESTIONS - 5 * IMAGES) // 2 // IMAGES + (number < (QUESTIONS - 5 * IMAGES) // 2 % IMAGES)
+        pairs = (PROBMED_QUESTIONS - 5 * IMAGES) // 2 // IMAGES + (
+            number < (PROBMED_QUESTIONS - 5 * IMAGES) // 2 % IMAGES
+        )
         pairs_of = [f"entity_{side}_{pair}" for pair in range(pairs) for side in ("gt", "hallu")]
         # An odd remainder leaves one question without a partner.
-        single = ["entity_hallu"] if number == 0 and (QUESTIONS - 5 * IMAGES) % 2 else []
+        single = ["entity_hallu"] if number == 0 and (PROBMED_QUESTIONS - 5 * IMAGES) % 2 else []
         for qa_type in [*kinds, *pairs_of, *single]:
             rows.append(
                 {

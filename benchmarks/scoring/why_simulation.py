@@ -32,10 +32,23 @@ from eval_harness.store.comparison import Side
 MIN_POINTS = 3.0
 MAX_DRAWS = 30
 """Draws of a pair for the same kinds of fault, before others are drawn."""
-WORDS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "jetty", "knoll", "lotus"]
-LETTERS = "ABCDEFGH"
+FILLER_WORDS = [
+    "amber",
+    "basil",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "haven",
+    "inlet",
+    "jetty",
+    "knoll",
+    "lotus",
+]
+NAMED_LETTERS = "ABCDEFGH"
 JUDGE = {"model": "openai:judge", "prompt": "extraction", "prompt_hash": "0"}
-FAMILIES = ("mediconfusion", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
+SIMULATED_FAMILIES = ("mediconfusion", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
 STYLES = ("{letter}", "{letter}.", "{letter}. {text}", "The answer is {letter}.", "({letter})")
 
 
@@ -63,7 +76,7 @@ def make_questions(rng: random.Random, family: str) -> pd.DataFrame:
     is_paired = family in ("mediconfusion", "probmed-vqa-rad")
     for case in range(rng.randint(40, 120) * (1 if is_paired else 2)):
         size = 2 if is_paired else 5 if family == "halt-medvqa" else rng.randint(2, 5)
-        options = ["yes", "no"] if family == "probmed-vqa-rad" else rng.sample(WORDS, size)
+        options = ["yes", "no"] if family == "probmed-vqa-rad" else rng.sample(FILLER_WORDS, size)
         key = rng.randrange(size)
         for side in range(2 if is_paired else 1):
             rows.append(
@@ -121,7 +134,7 @@ def to_side(answers: Answers, name: str) -> Side:
         options = question["options"]
         in_range = pick is not None and 0 <= pick < len(options)
         text = "It is hard to say, there is a lot to see here." if pick is None else answers.style
-        text = text.format(letter=LETTERS[pick or 0], text=options[pick] if in_range else "", digit=pick)  # type: ignore[index]
+        text = text.format(letter=NAMED_LETTERS[pick or 0], text=options[pick] if in_range else "", digit=pick)  # type: ignore[index]
         delivery, finish_reason = "answered", "stop"
         if at in answers.replaced:
             new_text, delivery, new_reason = answers.replaced[at]
@@ -166,7 +179,7 @@ def to_side(answers: Answers, name: str) -> Side:
         key_of = dict(zip(answers.questions["question_id"], answers.questions["answer"], strict=True))
         queries = judge_queries(run, table, answers.questions)
         replies = pd.DataFrame(
-            [(query.question_id, query.sample, LETTERS[key_of[query.question_id][0]]) for query in queries],
+            [(query.question_id, query.sample, NAMED_LETTERS[key_of[query.question_id][0]]) for query in queries],
             columns=["question_id", "sample", "reply"],
         )
     readings, _ = read_due_answers(run, table, answers.questions, replies)
@@ -327,7 +340,7 @@ def planted_pair(rng: random.Random, n_faults: int) -> Pair:
 
 def _try_pair(rng: random.Random, kinds: tuple[str, ...]) -> Pair | None:
     letters = IN_LETTERS.intersection(kinds)
-    family = rng.choice([name for name in FAMILIES if name != "probmed-vqa-rad" or not letters])
+    family = rng.choice([name for name in SIMULATED_FAMILIES if name != "probmed-vqa-rad" or not letters])
     skill = rng.uniform(0.3, 0.9)
     first = make_answers(rng, family, skill)
     if letters and "reader" not in kinds:
@@ -353,7 +366,7 @@ def _try_pair(rng: random.Random, kinds: tuple[str, ...]) -> Pair | None:
 
 def faultless_pair(rng: random.Random) -> Pair:
     """Draw two runs of one model, or of two models."""
-    first = make_answers(rng, rng.choice(FAMILIES), rng.uniform(0.1, 0.9))
+    first = make_answers(rng, rng.choice(SIMULATED_FAMILIES), rng.uniform(0.1, 0.9))
     second = redrawn(rng, first, rng.choice((0.02, 0.1, 0.5, 1.0)), rng.uniform(0.1, 0.9))
     runs = [first, second]
     for at in (0, 1):  # a few refusals, as models differ in

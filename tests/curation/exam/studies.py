@@ -14,7 +14,7 @@ import pydicom
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
-SIDE_PX, SPACING_MM, SLICES, GAP_MM = 128, 1.5, 12, 8.0
+SLICE_SIDE_PX, SPACING_MM, SLICES, GAP_MM = 128, 1.5, 12, 8.0
 BASE_LEVEL, LEVELS = 60.0, np.array([100.0, 45.0, 9.0])
 """Base grey level, and how much brighter the right and the lower half of a stored picture are, or
 the left, posterior and upper half of the body in a volume.
@@ -24,7 +24,7 @@ SOP_CLASSES = {
     "CT": "1.2.840.10008.5.1.4.1.1.2", "MR": "1.2.840.10008.5.1.4.1.1.4",
     "DX": "1.2.840.10008.5.1.4.1.1.1.1", "CR": "1.2.840.10008.5.1.4.1.1.1",
 }  # fmt: skip
-LETTERS = (("R", "L"), ("A", "P"), ("F", "H"))
+AXIS_LETTERS = (("R", "L"), ("A", "P"), ("F", "H"))
 
 
 @dataclass
@@ -88,11 +88,11 @@ class Studies:
 
     def paint(self, code: int):
         """Draw quadrants, and in the centre a white frame around the code."""
-        rows, columns = np.mgrid[:SIDE_PX, :SIDE_PX] >= SIDE_PX // 2
+        rows, columns = np.mgrid[:SLICE_SIDE_PX, :SLICE_SIDE_PX] >= SLICE_SIDE_PX // 2
         values = BASE_LEVEL + LEVELS[0] * columns + LEVELS[1] * rows
-        values = values + self.rng.uniform(-20, 20, (SIDE_PX, SIDE_PX))
+        values = values + self.rng.uniform(-20, 20, (SLICE_SIDE_PX, SLICE_SIDE_PX))
         bits = np.array(list(f"{code:016b}"), int).reshape(CODE_CELLS, CODE_CELLS)
-        edge = (SIDE_PX - CODE_CELLS * CELL_PX) // 2
+        edge = (SLICE_SIDE_PX - CODE_CELLS * CELL_PX) // 2
         values[edge - 4 : 4 - edge, edge - 4 : 4 - edge] = 255
         values[edge:-edge, edge:-edge] = np.kron(np.choose(bits, CODE_LEVELS), np.ones((CELL_PX, CELL_PX)))
         return values
@@ -113,7 +113,7 @@ class Studies:
         thick slices.
         """
         order, signs = self.rng.permutation(3), self.rng.choice([-1, 1], 3)
-        counts, sizes = np.full(3, SIDE_PX), np.full(3, SPACING_MM)
+        counts, sizes = np.full(3, SLICE_SIDE_PX), np.full(3, SPACING_MM)
         if self.rng.random() < 0.5:
             axis = self.rng.integers(3)
             counts[axis], sizes[axis] = SLICES, GAP_MM
@@ -149,7 +149,10 @@ class Studies:
         tags = {"Laterality": side, "ProtocolName": f"knee_{'left' if side == 'L' else 'RT'}"}
         write("knee", Truth("MR", "KNEE", *self.draw_axes([1, 2]), side=side), WRONG_SLICES, tags=tags)
         for view in (self.rng.choice(["AP", "PA"]), self.rng.choice(["LL", "RL"])):
-            letters = [str(self.rng.choice(LETTERS[0 if "P" in view else 1])), str(self.rng.choice(LETTERS[2]))]
+            letters = [
+                str(self.rng.choice(AXIS_LETTERS[0 if "P" in view else 1])),
+                str(self.rng.choice(AXIS_LETTERS[2])),
+            ]
             tags = {"ViewPosition": str(view), "PatientOrientation": list(self.rng.permutation(letters))}
             truth = Truth(str(self.rng.choice(["DX", "CR"])), "CHEST", view=str(view))
             write(str(view), truth, WRONG_RADIOGRAPHS, tags=tags, slices=1)

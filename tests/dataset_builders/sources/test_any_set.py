@@ -19,8 +19,8 @@ from dataset_builders.hub.repository import open_repository
 from tests.helpers import refused, write_lines
 from tests.sampling import few
 
-LETTERS = string.ascii_uppercase
-WORDS = (
+OPTION_LETTERS = string.ascii_uppercase
+OPTION_TEXTS = (
     "cyst",
     "Nodule",
     "2",
@@ -51,13 +51,13 @@ def random_set(seed, several=False):
     rng = random.Random(seed)
     images = [draw_image(rng) for _ in range(6)]
     questions = [
-        {"text": "Which is the first?", "options": WORDS[:5], "right": [WORDS[0]], "image": images[0], "organ": "lung",
+        {"text": "Which is the first?", "options": OPTION_TEXTS[:5], "right": [OPTION_TEXTS[0]], "image": images[0], "organ": "lung",
          "site": "one", "split": "test"},
-        {"text": "Which is the third?", "options": WORDS[:5], "right": [WORDS[4]], "image": images[0], "organ": "lung",
+        {"text": "Which is the third?", "options": OPTION_TEXTS[:5], "right": [OPTION_TEXTS[4]], "image": images[0], "organ": "lung",
          "site": None, "split": "test"},
     ]  # fmt: skip
     for number in range(30):
-        options = rng.sample(WORDS, rng.randint(2, 5)) if rng.random() < 0.8 else None
+        options = rng.sample(OPTION_TEXTS, rng.randint(2, 5)) if rng.random() < 0.8 else None
         right = rng.sample(options, rng.randint(1, 2) if several else 1) if options else [rng.choice(["yes", "no"])]
         questions.append(
             {"text": f"Question {number}\n of \"{seed}\",\tplease?", "options": options, "right": right, "image": rng.choice(images),
@@ -72,7 +72,7 @@ def answer_of(question, form):
         return question["right"][0]
     positions = sorted(question["options"].index(option) for option in question["right"])
     values = {
-        "letter": [LETTERS[at] for at in positions],
+        "letter": [OPTION_LETTERS[at] for at in positions],
         "index": positions,
         "number": [at + 1 for at in positions],
         "text": [question["options"][at] for at in positions],
@@ -90,13 +90,13 @@ def rows_of(questions, form, options_as, image_as):
             "Study site": question["site"],
         }
         if options_as in ("columns", "letters"):
-            names = LETTERS[:5] if options_as == "letters" else [f"option {at}" for at in range(5)]
+            names = OPTION_LETTERS[:5] if options_as == "letters" else [f"option {at}" for at in range(5)]
             row |= {name: options[at] if options and at < len(options) else None for at, name in enumerate(names)}
         elif options:
-            lettered = [f"{LETTERS[at]}: {option}" for at, option in enumerate(options)]
+            lettered = [f"{OPTION_LETTERS[at]}: {option}" for at, option in enumerate(options)]
             row["choices"] = {
                 "list": list(options),
-                "object": dict(zip(LETTERS, options, strict=False)),
+                "object": dict(zip(OPTION_LETTERS, options, strict=False)),
                 # Some sources write all options into one text.
                 "text": "\n".join(lettered),
                 "lettered": lettered,

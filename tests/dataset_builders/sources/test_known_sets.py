@@ -23,7 +23,7 @@ from tests.dataset_builders.sources.test_any_set import draw_image
 from tests.localhub.accounts import ACCOUNTS, CURATOR, Account
 
 RNG = random.Random(3)
-PICTURES = [draw_image(RNG) for _ in range(4)]
+SET_PICTURES = [draw_image(RNG) for _ in range(4)]
 SUBJECTS = (
     "Basic_Medical_Science",
     "Clinical_Medicine",
@@ -53,7 +53,7 @@ def write_slake(folder):
     for name in ("train", "validate", "test"):
         (folder / f"{name}.json").write_text(json.dumps(rows))
     (folder / "imgs" / "xmlab0").mkdir(parents=True)
-    (folder / "imgs" / "xmlab0" / "source.jpg").write_bytes(PICTURES[0])
+    (folder / "imgs" / "xmlab0" / "source.jpg").write_bytes(SET_PICTURES[0])
     (folder / "imgs" / "xmlab0" / "question.json").write_text("[]")  # every image's folder has other files, too
     return {"train", "validation", "test"}, [("Is it MRI?", ["yes"]), ("Is it CT?", ["no"])]
 
@@ -79,14 +79,14 @@ def write_pmc_vqa(folder):
     # An older version of the test file, which must not be read.
     (folder / "test.csv").write_text("Figure_path,Question,Answer\n")
     (folder / "figures").mkdir()
-    (folder / "figures" / "PMC1_F1.jpg").write_bytes(PICTURES[1])
+    (folder / "figures" / "PMC1_F1.jpg").write_bytes(SET_PICTURES[1])
     return {"test"}, [("Which?", ["MRI"]), ("Which not?", ["None of the above"])]
 
 
 def write_omnimedvqa(folder):
     (folder / "QA_information" / "Open-access").mkdir(parents=True)
     (folder / "Images" / "ACRIMA").mkdir(parents=True)
-    (folder / "Images" / "ACRIMA" / "Im1.png").write_bytes(PICTURES[2])
+    (folder / "Images" / "ACRIMA" / "Im1.png").write_bytes(SET_PICTURES[2])
     row = {"dataset": "ACRIMA", "question_type": "Modality Recognition", "image_path": "Images/ACRIMA/Im1.png",
            "modality_type": "Fundus Photography"}  # fmt: skip
     rows = [
@@ -102,7 +102,7 @@ def write_medxpertqa(folder):
     (folder / "MM").mkdir()
     (folder / "images").mkdir()
     for name in "ab":
-        (folder / "images" / f"MM-2002-{name}.jpeg").write_bytes(PICTURES["ab".index(name)])
+        (folder / "images" / f"MM-2002-{name}.jpeg").write_bytes(SET_PICTURES["ab".index(name)])
     row = {"id": "MM-2002", "options": {"A": "C", "B": "D", "C": "A", "D": "B", "E": "None of the above"}, "label": "C",
            "question": "Which artery?\nAnswer Choices: (A) C (B) D (C) A (D) B (E) None of the above",
            "images": ["MM-2002-a.jpeg"], "medical_task": "Basic Medicine", "body_system": "Cardiovascular",
@@ -119,7 +119,7 @@ def write_mmbench(folder, *names):
         {"index": n, "image": image, "question": "Which?", "hint": hint, "A": "NA", "B": "None", "C": "01", "D": "1.0",
          "answer": answer, "category": "Counting", "l2-category": "Cells", **dict.fromkeys(names, "label")}
         # The second row refers to the image of row 5.
-        for n, image, hint, answer in ((5, base64.b64encode(PICTURES[3]).decode(), "Look.", "B"), (6, "5", None, "A"))
+        for n, image, hint, answer in ((5, base64.b64encode(SET_PICTURES[3]).decode(), "Look.", "B"), (6, "5", None, "A"))
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(folder / "Any_VAL.tsv", sep="\t", index=False)
     return {"validation"}, [("Look.\nWhich?", ["None"]), ("Which?", ["NA"])]
@@ -180,7 +180,7 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
     monkeypatch.setitem(ACCOUNTS, CURATOR, Account("curator", tuple(name.split("/")[0] for name in names)))
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     rows = [
-        {"image": {"bytes": PICTURES[n % 2], "path": None}, "question": question, "answer": answer}
+        {"image": {"bytes": SET_PICTURES[n % 2], "path": None}, "question": question, "answer": answer}
         for n, (question, answer) in enumerate(OPEN_AND_CLOSED)
     ]
     for name in names:
@@ -190,7 +190,7 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
     for config in SUBJECTS:
         base = {f"image_{n}": None for n in range(1, 8)} | {"img_type": "['Pathology']", "subfield": "Anatomy"}
         row = base | {"id": f"validation_{config}_1", "question": "See <image 1> and <image 2>?", "options": "['one', \"it's two\"]",
-                      "image_1": {"bytes": PICTURES[0], "path": None}, "image_2": {"bytes": PICTURES[1], "path": None},
+                      "image_1": {"bytes": SET_PICTURES[0], "path": None}, "image_2": {"bytes": SET_PICTURES[1], "path": None},
                       "answer": "B", "topic_difficulty": "Easy", "question_type": "multiple-choice"}  # fmt: skip
         # Open questions and ones without a published answer are left out.
         blank = row | {"id": f"validation_{config}_2", "options": "[]", "answer": "42", "question_type": "open"}
@@ -210,7 +210,7 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
     # A folder of images with their rows beside them, as `datasets` opens it.
     api.create_repo("MMMU/images", repo_type="dataset")
     row = {"file_name": "a.png", "question": "Which?", "options": ["NA", "None"], "answer": 1}
-    for path, data in (("test/a.png", PICTURES[3]), ("test/metadata.jsonl", json.dumps(row).encode())):
+    for path, data in (("test/a.png", SET_PICTURES[3]), ("test/metadata.jsonl", json.dumps(row).encode())):
         api.upload_file(path_or_fileobj=data, path_in_repo=path, repo_id="MMMU/images", repo_type="dataset")
     # A process of its own: huggingface_hub reads the address of the Hub once.
     code = f"from dataset_builders.build import build\nfor name in {presets!r}: print(build('vqa', preset=name))\n"
@@ -221,7 +221,7 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("open questions: 2") == 2
     (case,) = check(tmp_path / "data" / "images", {"test"}, [("Which?", ["None"])]).cases("test")
-    assert list(case.images.values()) == [PICTURES[3]]
+    assert list(case.images.values()) == [SET_PICTURES[3]]
     closed = [(question, [answer.strip().lower()]) for question, answer in OPEN_AND_CLOSED if answer != "left lobe"]
     for preset in presets[:2]:
         check(tmp_path / "data" / preset, {"train", "test"}, closed)

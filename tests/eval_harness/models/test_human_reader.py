@@ -28,7 +28,7 @@ from tests.commands import medprobe
 from tests.helpers import edit_json, write_lines
 from tests.processes import free_port, start
 
-PAIRS = 20
+STUDY_PAIRS = 20
 
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12), name=st.text(max_size=3))
@@ -56,7 +56,7 @@ def test_first_images_of_pairs_come_before_second_ones():
         assert len({cases[row] for row in order[:50]}) == 50 and len({row % 2 for row in order[:50]}) == 2
 
 
-QUESTIONS = [
+STUDY_REQUESTS = [
     Request("a1", 0, "prompt", None, ("left", "right", "both"), "single", question="Where?"),
     Request("b-gt", 0, "prompt", None, ("yes", "no"), "yes_no", question="A nodule?"),
     Request("a2-hallu", 0, "prompt", None, ("red", "green", "blue", "grey"), "multiple", question="Which?"),
@@ -67,14 +67,14 @@ PICKS = [["B"], ["yes"], ["A", "C"], ["cannot tell"], ["Z"]]
 
 
 def study(keys):
-    """Answer QUESTIONS with PICKS; return every byte that was served, and the responses."""
+    """Answer STUDY_REQUESTS with PICKS; return every byte that was served, and the responses."""
     reader, served, responses = HumanReader("R1"), [], []
-    frame = pd.DataFrame({"question_id": [request.question_id for request in QUESTIONS], "case_id": [*"abacd"]})
+    frame = pd.DataFrame({"question_id": [request.question_id for request in STUDY_REQUESTS], "case_id": [*"abacd"]})
     order = reader.order(frame)
     images = [draw_phantom(Drawing("spine", "xray", number=5 + row)) for row in range(3)] + [None, None]
     requests = [
         Request(
-            **{name: getattr(QUESTIONS[row], name) for name in Request.__slots__}
+            **{name: getattr(STUDY_REQUESTS[row], name) for name in Request.__slots__}
             | {"answer": keys[row], "image": images[row]}
         )
         for row in order
@@ -93,13 +93,17 @@ def study(keys):
         for number, row in enumerate(order, 1):
             # the page shows only the current item, whatever is requested
             shown = ask("GET", "/item", params={"item": "1", "go": "3"}).json()
-            assert (shown["item"], shown["question"], shown["options"]) == (str(number), QUESTIONS[row].question, [])
+            assert (shown["item"], shown["question"], shown["options"]) == (
+                str(number),
+                STUDY_REQUESTS[row].question,
+                [],
+            )
             [picture, other] = [
                 ask("GET", "/picture/0", params={"item": f"{place}"}) for place in (number, number % 5 + 1)
             ]
             assert picture.content == images[row] if images[row] else picture.status_code == 404
             assert other.status_code == 404
-            multiple = QUESTIONS[row].question_type == "multiple"
+            multiple = STUDY_REQUESTS[row].question_type == "multiple"
             for wrong in (None, [], "a", ["yes", "no"], ["A", "cannot tell"], {"a": 1}, 3):
                 assert "choose" in ask("POST", "/save", json=decision(number, wrong)).json()["error"]
             choice = PICKS[row] if multiple else PICKS[row][0]
@@ -124,7 +128,7 @@ def test_no_byte_that_is_served_depends_on_the_key(monkeypatch):
     for keys in ([(1,), (0,), (0, 2), (1,), (0,)], [(2,), (1,), (3,), (), (24,)]):
         served, responses = study(keys)
         bytes_of_keys.append([re.sub(rb"('date', '[^']*')", b"", part) for part in served])
-        for request, picks in zip(QUESTIONS, PICKS, strict=True):
+        for request, picks in zip(STUDY_REQUESTS, PICKS, strict=True):
             text = responses[request.question_id].text
             reading = read_choice(text, request.options, request.question_type)
             chosen = [
@@ -155,14 +159,14 @@ def twenty_pairs(tmp_path_factory):
 
     def more(document):
         pairs = list(document.values())
-        document |= {str(91001 + at): pairs[at] for at in range(PAIRS - len(pairs))}
+        document |= {str(91001 + at): pairs[at] for at in range(STUDY_PAIRS - len(pairs))}
 
     edit_json(folder / "dataset.json", more)
     build("mediconfusion", name="twenty", source=folder, out=folder / "twenty")
     return folder / "twenty"
 
 
-COMMAND = "import sys; from medprobe.__main__ import main; sys.argv[0] = 'medprobe'; main()"
+START_COMMAND = "import sys; from medprobe.__main__ import main; sys.argv[0] = 'medprobe'; main()"
 
 
 @pytest.mark.browser
@@ -175,7 +179,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
 
     def answer(first, last):
         for number in range(first, last + 1):
-            page.wait_for_selector(f"#progress:has-text('{number} of {2 * PAIRS};')")
+            page.wait_for_selector(f"#progress:has-text('{number} of {2 * STUDY_PAIRS};')")
             page.wait_for_function("document.querySelector('.picture img').naturalWidth > 0")
             key = "ab"[number * number % 7 % 2] if number % 9 else "0"
             page.keyboard.press("b" if key == "a" else "A")  # changed before it was confirmed
@@ -186,7 +190,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
     def journal():
         return [json.loads(line) for line in (tmp_path / "run" / "answers.jsonl").read_text().splitlines()]
 
-    process = start(COMMAND, *arguments, cwd=tmp_path)
+    process = start(START_COMMAND, *arguments, cwd=tmp_path)
     page.goto(re.search(r"http\S+", process.line("R1 answers on "))[0])
     for width, height, scheme in ((1440, 900, "dark"), (390, 844, "light"), (390, 844, "dark"), (1440, 900, "light")):
         page.set_viewport_size({"width": width, "height": height})
@@ -199,16 +203,16 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
     page.keyboard.press("Enter")
     page.wait_for_selector("#field-answer .bad:has-text('choose an answer')")
     answer(1, 13)
-    page.wait_for_selector(f"#progress:has-text('14 of {2 * PAIRS};')")
+    page.wait_for_selector(f"#progress:has-text('14 of {2 * STUDY_PAIRS};')")
     page.keyboard.press("a")  # chosen, but not confirmed
     process.kill()
     process.wait(30)
     assert len(journal()) == 13
     page.keyboard.press("Enter")
     page.wait_for_selector("#lost:has-text('NOT saved')")
-    process = start(COMMAND, *arguments, cwd=tmp_path)
+    process = start(START_COMMAND, *arguments, cwd=tmp_path)
     page.goto(re.search(r"http\S+", process.line("R1 answers on "))[0])
-    answer(14, 2 * PAIRS)
+    answer(14, 2 * STUDY_PAIRS)
     page.wait_for_selector("#empty:has-text('All questions are answered')")
     assert process.wait(60) == 0 and not page.locator("#lost").count() and not chromium.script_errors
 

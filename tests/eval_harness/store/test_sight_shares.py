@@ -12,7 +12,7 @@ from eval_harness.store.sight_report import answered_shares, consistency_quarter
 from tests.commands import medprobe as command
 from tests.sides import write_sides
 
-MODELS = """
+SHY_MODELS = """
 import zlib
 
 class Shy:
@@ -34,7 +34,7 @@ class Shy:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_sides(tmp_path_factory.mktemp("shares"))
-    (folder / "models.py").write_text(MODELS)
+    (folder / "models.py").write_text(SHY_MODELS)
     model = f"{folder / 'models.py'}:Shy"
     medprobe.evaluate("sides", model, data=folder / "data", arms=True, permute=True, out=folder / "run")
     return folder
