@@ -319,10 +319,12 @@ def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
     lettered = list(zip(LETTERS, options, strict=False))
     marks = [re.match(OPTION_LETTER_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
 
+    # There is no letter for more options; they are kept, so that their number can be refused.
+    unlettered = options[len(LETTERS) :]
     # Every option has its own letter, so any style of mark can be removed.
     if all(marks):
-        return tuple(option[mark.end() :] for mark, option in zip(marks, options, strict=False) if mark)
-    return tuple(re.sub(rf"^\s*\(?{letter}\s*:\s*", "", option) for letter, option in lettered)
+        return (*(option[mark.end() :] for mark, option in zip(marks, options, strict=False) if mark), *unlettered)
+    return (*(re.sub(rf"^\s*\(?{letter}\s*:\s*", "", option) for letter, option in lettered), *unlettered)
 
 
 def is_safe_relative_path(name: str) -> bool:

@@ -18,6 +18,8 @@ from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.schema import LETTERS
+from dataset_builders.source_files import strip_option_letters
 from tests.curation.commands import curate
 from tests.curation.model_server import model_server
 from tests.helpers import write_lines
@@ -145,6 +147,13 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
         assert max(letters.values()) - min(letters.values()) <= 2  # letters are balanced
     images_of_swaps = rows[rows["scenario"] == "swap"]["image_id"].value_counts()
     assert images_of_swaps.max() <= 9
+
+
+def test_no_option_is_lost_with_its_letter():
+    for count in range(2, 40):
+        plain = tuple(f"option {number}" for number in range(count))
+        lettered = [f"{LETTERS[at]}: {text}" if at < len(LETTERS) else text for at, text in enumerate(plain)]
+        assert strip_option_letters(lettered) == strip_option_letters(plain) == plain
 
 
 @pytest.mark.parametrize("seed", few(range(40), 10))
