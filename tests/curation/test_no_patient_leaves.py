@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pydicom
 import pytest
 import typer.main
 import yaml
@@ -28,6 +29,7 @@ from curation.images.burned_in_text import read_boxes
 from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from medprobe import command_line
 from tests.commands import medprobe
+from tests.curation.exam.studies import Studies
 from tests.curation.model_server import model_server
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR
@@ -35,14 +37,19 @@ from tests.planting import KINDS, dicom_file, found_below, found_in, image_file,
 
 USER_FILES = (r"^raw(/|$)", r"^given(/|$)")
 """The user's own files, which commands only read."""
-PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
+PRIVATE_FILES = (r"\.key$", r"\.names\.csv$", r"\.left_out\.csv$")
 """Files that identify patients by design; only their owner can read them."""
 COMMANDS_WITHOUT_PATIENTS = {
     "demo": "draws sets of its own",
     "board": "shows a store and built sets, which are searched, and reads nothing else",
 }
 """Commands that cannot meet a patient -> reason."""
-SET_FORMATS = {"pairs-set": "mediconfusion", "probe-set": "probmed", "halt-set": "halt-medvqa"}
+SET_FORMATS = {
+    "pairs-set": "mediconfusion",
+    "exam-set": "mediconfusion",
+    "probe-set": "probmed",
+    "halt-set": "halt-medvqa",
+}
 
 
 @dataclass
@@ -147,6 +154,19 @@ def write_ward_files(folder, people, rng):
     )
 
 
+def write_studies(folder, people):
+    """Write studies with geometry, in folders and with headers that identify their patients."""
+    studies = Studies(folder, seed=1)
+    for person in people:
+        studies.write_patient(person.number, wrong_share=0.3)
+    for path in folder.rglob("*.dcm"):
+        data = pydicom.dcmread(path)
+        person = next(person for person in people if person.number == data.PatientID)
+        data.PatientName, data.PatientComments = person.name, person.everything
+        data.InstitutionName = person.everything
+        data.save_as(path)
+
+
 def answer(prompt, times_asked):
     if isinstance(prompt, list):  # a question with its image
         return "A"
@@ -228,6 +248,8 @@ def mine(ward, served, models):
 def make_sets(ward, served):
     """Make a set of every other kind."""
     ward.run("curate probe given/images.csv --images raw --out probe-set --no-text-search")
+    write_studies(ward.folder / "given" / "studies", ward.people)
+    ward.run("curate exam given/studies --out exam-set --limit 2 --no-text-search")
     options = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
     ward.run(f"curate hallucinate {options} --out halt-set --no-text-search --accept-text-alone")
     assert " x not a complete NIfTI file" in ward.run(
