@@ -121,6 +121,8 @@ class VllmServer(OpenAIChat):
         """
         if self._process is not None and self._process.poll() is None:
             return
+        # A server that was killed may have left workers, which still hold the GPU's memory.
+        self.close()
         environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "VLLM_API_KEY": self._key}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
