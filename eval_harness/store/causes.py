@@ -500,16 +500,18 @@ def _count_read_differently(aligned: Aligned, ways: Callable[[int], list[tuple[s
 
 
 def _count_different(aligned: Aligned, kinds: Kinds) -> int:
-    """Count the answers to common questions that choose differently, read alike, without those that
-    belong to another factor.
+    """Count the answers to common questions that choose differently, without those that belong to
+    another factor.
+
+    Both sides are read alike: by A's reader and judge, and by B's.
     """
-    common, (a, b) = aligned.common, (_read(aligned, x, aligned.extractions[0], 0) for x in (0, 1))
-    return sum(
-        a[aligned.rows[0][name], sample][0] != b[aligned.rows[1][name], sample][0]
-        for name in common
-        for sample in range(kinds.shape[1])
-        if kinds[aligned.rows[0][name], sample] == ANSWERS
-    )
+    is_different = np.zeros(kinds.shape, bool)
+    for judge, extraction in enumerate(aligned.extractions):
+        a, b = (_read(aligned, x, extraction, judge) for x in (0, 1))
+        for name in aligned.common:
+            row_a, row_b = (rows[name] for rows in aligned.rows)
+            is_different[row_a] |= [a[row_a, sample][0] != b[row_b, sample][0] for sample in range(kinds.shape[1])]
+    return int((is_different & (kinds == ANSWERS)).sum())
 
 
 def hybrid_units(aligned: Aligned, kinds: Kinds, changed: frozenset[str]) -> pd.DataFrame:
