@@ -75,8 +75,8 @@ def test_keys_are_those_of_the_geometry(small):
 
 @pytest.mark.timeout(1200)
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(5))
-def test_no_key_of_5000_pairs_is_wrong(tmp_path, seed):
+@pytest.mark.parametrize("seed", range(2))  # all of 0 to 4 are 5,000 pairs
+def test_no_key_of_a_thousand_pairs_is_wrong(tmp_path, seed):
     studies, exam = make_exam(tmp_path, 40, 100, 100 + seed)
     assert len(read_pairs(exam)) >= 1000 and count_wrong_keys(exam, studies.truths) == 0
 
