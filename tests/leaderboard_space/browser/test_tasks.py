@@ -57,6 +57,7 @@ def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -
     area.get_by_label("Second").fill("Model B")
     area.get_by_role("heading", name="Model A").or_(area.get_by_role("heading", name="Model B")).first.wait_for()
     flipped = area.locator("article.case").first
+    flipped.scroll_into_view_if_needed()  # images load when they come near the screen
     eventually(lambda: flipped.locator("img").first.evaluate("one => one.naturalWidth") > 0, True)
     flipped.locator("li.key").first.wait_for()
     flipped.get_by_role("link", name="both answers and neighbouring cases").press("Enter")
