@@ -164,7 +164,7 @@ def test_vllm_equals_transformers_by_every_method(workdir, benchmark):
         benchmark,
         model="vllm:tiny",
         dtype="float32",
-        engine=ENGINE_OPTIONS,
+        **ENGINE_OPTIONS,
     )
     assert not server_processes()  # the sweep has ended the server
     for method in COMPARED_METHODS:
@@ -243,7 +243,7 @@ def test_errors_of_vllm_are_one_line(workdir):
     for arguments, words in (
         (["--model-args", '{"quantization": "int3"}'], "int3"),
         (["--model-args", '{"no_such_flag": 3}'], "no-such-flag"),
-        (["--model-args", '{"attn_implementation": "sdpa"}'], "is for transformers"),
+        (["--model-args", '{"attn_implementation": "sdpa"}'], "only for transformers"),
         (["--cache", "replies"], "--cache"),
     ):
         done = command(workdir, "eval", "mediconfusion", "--model", "vllm:tiny", *arguments)
