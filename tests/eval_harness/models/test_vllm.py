@@ -166,7 +166,7 @@ def test_vllm_equals_transformers_by_every_method(workdir, benchmark):
         dtype="float32",
         **ENGINE_OPTIONS,
     )
-    assert not server_processes()  # the sweep has ended the server
+    wait_until(lambda: not server_processes(), timeout=60)  # the sweep has ended the server
     for method in COMPARED_METHODS:
         all_equal, difference = compared(f"{benchmark}, {method}", expected[method], served[method])
         assert all_equal
@@ -251,4 +251,4 @@ def test_errors_of_vllm_are_one_line(workdir):
         assert words in done.stderr
         assert done.stderr.count("medprobe: ") == 1
         assert "Traceback" not in done.stderr
-    assert not server_processes()
+    wait_until(lambda: not server_processes(), timeout=60)
