@@ -175,12 +175,16 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
     not compared. Values that do not apply are missing.
 
     Args:
-        a, b: a run or its folder, a result.json, or "published:MODEL/BENCHMARK/METHOD/Table 1".
+        a, b: a run or its folder, a result.json, a file of answers (to the other side's questions),
+            or "published:MODEL/BENCHMARK/METHOD/Table 1".
 
     Raises:
         BadInput: a source is not a result, or the results are on different benchmarks.
     """
-    return score_differences(load_comparison_side(a), load_comparison_side(b))
+    side, other = load_comparison_sides(a, b)
+    if isinstance(other, str):
+        raise BadInput(f"compare: {other} is a number, not a result. `why` explains printed numbers.")
+    return score_differences(side, other)
 
 
 def why(
@@ -209,30 +213,34 @@ def why(
         BadInput: no answers, two benchmarks, or no question in common.
     """
     from eval_harness.store.cause_report import cause_table
-    from eval_harness.store.printed import NUMBER, explain_difference, match_printed
+    from eval_harness.store.printed import explain_difference
 
     location = None if data is None else os.fspath(data)
-    number = str(b) if isinstance(b, (int, float)) else os.fspath(b)
-    if NUMBER.fullmatch(number) and not Path(number).exists():
-        side, _ = load_comparison_sides(a, a, benchmark, location, split)
-        return cause_table(match_printed(side, number, metric))
-    return cause_table(explain_difference(*load_comparison_sides(a, number, benchmark, location, split), metric))
+    sides = load_comparison_sides(a, b, benchmark, location, split)
+    return cause_table(explain_difference(*sides, metric))
 
 
 def load_comparison_sides(
-    a: Source, b: Source, benchmark: str | None = None, data: str | None = None, split: str | None = None
-) -> tuple[Side, Side]:
+    a: Source, b: Source | float, benchmark: str | None = None, data: str | None = None, split: str | None = None
+) -> tuple[Side, Side | str]:
     """Load both sides of a comparison.
 
     Args:
-        a, b: as `load_comparison_side`.
+        a, b: as for `why`.
         benchmark, data, split: what files of answers answer; the rest is taken from the other
             side.
+
+    Returns:
+        Both sides; the second is a text if it is a printed number.
 
     Raises:
         BadInput: not a result, or a file of answers to an unknown benchmark.
     """
-    sources = (os.fspath(a), os.fspath(b))
+    from eval_harness.store.printed import PRINTED_NUMBER
+
+    other_source = str(b) if isinstance(b, (int, float)) else os.fspath(b)
+    is_number = PRINTED_NUMBER.fullmatch(other_source) is not None and not Path(other_source).exists()
+    sources = [os.fspath(a)] if is_number else [os.fspath(a), other_source]
     sides = {source: load_comparison_side(source) for source in sources if not _is_answer_file(Path(source))}
     for other in sides.values():
         stated = other.result.benchmark
@@ -240,7 +248,7 @@ def load_comparison_sides(
     for source in sources:
         if source not in sides:
             sides[source] = _load_answer_file(Path(source), benchmark, data, split)
-    return sides[sources[0]], sides[sources[1]]
+    return sides[sources[0]], other_source if is_number else sides[other_source]
 
 
 def _is_answer_file(path: Path) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
-from curation.exam.build import build_exam
+from curation.exam.pairs import build_exam
 
 SIDE_PX, SLICES = 256, 10
 CLASSES = {"CT": "1.2.840.10008.5.1.4.1.1.2", "MR": "1.2.840.10008.5.1.4.1.1.4"}

@@ -32,8 +32,8 @@ def exam(
 
     Every key follows from headers that confirm each other, or from how a picture was made.
     """
-    from curation.exam.build import build_exam
-    from curation.exam.tasks import TASKS
+    from curation.exam.exam_tasks import TASKS
+    from curation.exam.pairs import build_exam
     from curation.readers.consistency import count_skip_reasons
 
     # A name given twice is one task.

@@ -7,7 +7,7 @@ header contradicts itself or its series, the whole series is left out.
 A header that is wrong everywhere in the same way (a patient entered as head first who lay feet
 first) looks consistent; no program can see that in the header alone.
 
-See also: their pictures (`pictures.py`).
+See also: their pictures (`rendering.py`).
 """
 
 from __future__ import annotations

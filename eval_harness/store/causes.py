@@ -54,7 +54,7 @@ more often (sign test), otherwise they are different answers.
 """
 MAX_AGREEMENT = 0.95
 """Slips are looked for unless more of the choices agree."""
-MIN_POINTS = 1e-6
+MIN_DRIFT_POINTS = 1e-6
 """A stored score that differs by less is the derived one."""
 LOST_WORDS = {"truncated": "cut off", "failed": "failed", "missing": "missing"}
 Readings = NDArray[np.object_]
@@ -165,7 +165,7 @@ def explain(a: Side, b: Side, metric: str | None = None) -> Explanation:
     Raises:
         BadInput: A side has no answers, they have no question in common, or the score is unknown.
     """
-    aligned = align_sides(a, b, metric or HEADLINE_METRICS[a.result.benchmark.family])
+    aligned = align_questions(a, b, metric or HEADLINE_METRICS[a.result.benchmark.family])
     slip, slip_causes = _find_slip(aligned)
     aligned = replace(aligned, slip=slip, readings={})
     factors, kinds = find_factors(aligned)
@@ -198,7 +198,7 @@ def explain(a: Side, b: Side, metric: str | None = None) -> Explanation:
         for key, factor in factors.items()
     ]
     drift = (value_a - now_a) - (value_b - now_b)
-    if abs(drift) > MIN_POINTS:
+    if abs(drift) > MIN_DRIFT_POINTS:
         causes.append(Cause(OLD_SCORE, drift, 0))
     causes.sort(key=lambda cause: -abs(cause.points))
     return Explanation(aligned.metric, value_a, value_b, causes, points[ANSWERS], low, high, n_different)
@@ -212,7 +212,7 @@ def _with_changes(detail: str, units_a: pd.DataFrame, units_b: pd.DataFrame) -> 
     return ", ".join(filter(None, [detail, *(f"{name}: {count:,}" for name, count in counts.items() if count)]))
 
 
-def align_sides(a: Side, b: Side, metric: str) -> Aligned:
+def align_questions(a: Side, b: Side, metric: str) -> Aligned:
     """Bring two sides to common questions with one order of options."""
     check_same_format(a, b)
     for side in (a, b):
@@ -272,7 +272,7 @@ def _run_of(side: Side) -> RunRecord:
     )
 
 
-def read_table(aligned: Aligned, x: int, extraction: str, judge: int, shift: int = 0) -> pd.DataFrame:
+def read_side_answers(aligned: Aligned, x: int, extraction: str, judge: int, shift: int = 0) -> pd.DataFrame:
     """Read the answers of side `x` with a reader and the judge of a side, moved by `shift` rows.
 
     One row per question and sample.
@@ -315,7 +315,7 @@ def _read(aligned: Aligned, x: int, extraction: str, judge: int) -> Readings:
     if key in aligned.readings:
         return aligned.readings[key]
     slip = aligned.slip if aligned.slip is not None and aligned.slip.side == x else None
-    table = read_table(aligned, x, extraction, judge, slip.row_shift if slip else 0)
+    table = read_side_answers(aligned, x, extraction, judge, slip.row_shift if slip else 0)
     choices, statuses = table["choice"].map(tuple).tolist(), table["status"].tolist()
     if slip is not None and slip.order is not None:
         options = aligned.own_questions[x].set_index("question_id")["options"][table["question_id"]].tolist()
@@ -395,7 +395,7 @@ def _positions(aligned: Aligned, x: int, shift: int, is_read: bool = False) -> P
         is_read: Only positions that the reader takes for the choice.
     """
     # Both sides by one reader: what another one does not read is no slip.
-    table = read_table(aligned, x, "ours", x, shift)
+    table = read_side_answers(aligned, x, "ours", x, shift)
     first_samples = table[table["sample"] == 0].iloc[[aligned.rows[x][name] for name in aligned.common]]
     responses = [None] * len(first_samples) if is_read else first_samples["response"]
     return np.array(list(map(named_position, responses, first_samples["choice"])))
@@ -412,7 +412,7 @@ def _classify(aligned: Aligned) -> tuple[Kinds, tuple[Counter[str], Counter[str]
     for x in (0, 1):
         shift = aligned.slip.row_shift if aligned.slip is not None and aligned.slip.side == x else 0
         # Both sides by one reader: what is read differently is another factor.
-        table = read_table(aligned, x, "ours", 0, shift)
+        table = read_side_answers(aligned, x, "ours", 0, shift)
         records = table.loc[table["sample"] < samples, ["status", "finish_reason", "response"]].to_dict("records")
         rows = [aligned.rows[x][name] for name in aligned.common]
         tables.append(np.fromiter(records, object, len(records)).reshape(-1, samples)[rows])
@@ -492,7 +492,7 @@ def _count_read_differently(aligned: Aligned, ways: Callable[[int], list[tuple[s
     """
     differing: set[tuple[str, int, str]] = set()
     for x in (0, 1):
-        tables = [read_table(aligned, x, *way) for way in ways(x)]
+        tables = [read_side_answers(aligned, x, *way) for way in ways(x)]
         pairs = zip(*(zip(table["choice"].map(tuple), table["status"], strict=True) for table in tables), strict=True)
         cells = zip(*(tables[0][name] for name in ("question_id", "sample", "response")), strict=True)
         differing |= {cell for cell, (reading_a, reading_b) in zip(cells, pairs, strict=True) if reading_a != reading_b}

@@ -23,11 +23,11 @@ from eval_harness.scores.nonresponse import LOST_STATUSES
 from eval_harness.store.causes import (
     Cause,
     Explanation,
-    align_sides,
+    align_questions,
     explain,
     find_factors,
     hybrid_units,
-    read_table,
+    read_side_answers,
     score_of_units,
 )
 from eval_harness.store.comparison import Side
@@ -35,7 +35,7 @@ from eval_harness.store.slips import ROWS, Slip, letter_orders, named_position
 
 CHANCE_RANGE = 10.0
 """Points on either side of a printed number in which unrelated numbers are counted."""
-NUMBER = re.compile(r"\d{1,3}(\.\d+)?")
+PRINTED_NUMBER = re.compile(r"\d{1,3}(\.\d+)?")
 """A number as it is printed."""
 LEFT_OUT = {
     "lost answers left out": LOST_STATUSES,
@@ -65,17 +65,19 @@ class PrintedMatch:
     chance: float
 
 
-def explain_difference(a: Side, b: Side, metric: str | None = None) -> Explanation | PrintedMatch:
-    """Explain the difference of two results, or of a result and a paper's.
+def explain_difference(a: Side, b: Side | str, metric: str | None = None) -> Explanation | PrintedMatch:
+    """Explain the difference of two results, or of a result and a printed number.
 
     Args:
         a: A result with answers and questions, or a published one.
-        b: Another one.
+        b: Another one, or a printed number as text, with its decimals.
         metric: The score to explain; None for the benchmark's headline score.
 
     Raises:
         BadInput: As `causes.explain` and `match_printed`.
     """
+    if isinstance(b, str):
+        return match_printed(a, b, metric)
     for side, paper in ((a, b), (b, a)):
         if paper.result.provenance == "published":
             scores = paper.result.scores
@@ -134,14 +136,14 @@ def _exchanged_scores(side: Side, metric: str) -> Iterator[tuple[str, float, int
     readers = EXTRACTIONS if eval_spec(side.result.benchmark.family).read_official is not None else ("ours",)
     other_reader = next((name for name in readers if name != (method.extraction or "ours")), "ours")
     unjudged = method.model_copy(update={"extraction": other_reader, "judge": None})
-    aligned = align_sides(side, replace(side, result=side.result.model_copy(update={"method": unjudged})), metric)
+    aligned = align_questions(side, replace(side, result=side.result.model_copy(update={"method": unjudged})), metric)
     factors, kinds = find_factors(aligned)
     for key, factor in factors.items():
         exchanged = score_of_units(hybrid_units(aligned, kinds, frozenset([key])))
         yield f"{factor.name} {factor.detail}".strip(), exchanged, factor.answers
 
     questions = aligned.questions[0]
-    table = read_table(aligned, 0, aligned.extractions[0], 0)
+    table = read_side_answers(aligned, 0, aligned.extractions[0], 0)
     for factor_name, statuses in LEFT_OUT.items():
         rows = table[table["status"].isin(statuses)]
         cases = questions["case_id"][questions["question_id"].isin(rows["question_id"])]

@@ -136,14 +136,13 @@ def compare(
     from eval_harness.records.names import single_line
     from eval_harness.store.cause_report import cause_document, format_causes, unexplained_settings
     from eval_harness.store.comparison import compare_results, score_differences
-    from eval_harness.store.printed import NUMBER, explain_difference, match_printed
+    from eval_harness.store.printed import explain_difference
     from eval_harness.store.reader_study import study_readers
     from leaderboard_space.benchmarks import board_spec
     from medprobe.stores import load_comparison_side, load_comparison_sides
 
-    is_number = NUMBER.fullmatch(b) is not None and not Path(b).exists()
-    sides = load_comparison_sides(a, a if is_number else b, benchmark, data, split)
-    groups = [] if is_number else study_readers([*sides, *map(load_comparison_side, others or ())])
+    side, other = load_comparison_sides(a, b, benchmark, data, split)
+    groups = [] if isinstance(other, str) else study_readers([side, other, *map(load_comparison_side, others or ())])
     if others and not groups:
         raise BadInput("compare: none of these results is of a person (--model human:NAME). Name two results.")
     if form == "table":
@@ -154,17 +153,18 @@ def compare(
         typer.echo(contrasts.to_json(orient="records", indent=1))
     if others:
         return
-    settings = unexplained_settings(*(side.result for side in sides))
+    settings = [] if isinstance(other, str) else unexplained_settings(side.result, other.result)
     try:
-        explained = match_printed(sides[0], b) if is_number else explain_difference(*sides)
+        explained = explain_difference(side, other)
         lines, document = format_causes(explained, settings), cause_document(explained, settings)
     except BadInput as error:  # no answers, or no question in common
         lines, document = [f"why: {error}"], {"not_determinable": str(error)}
     if form == "json":
-        scores = json.loads(score_differences(*sides).to_json(orient="records"))
-        typer.echo(json.dumps(document | ({} if is_number else {"scores": scores}), indent=1, ensure_ascii=False))
+        if not isinstance(other, str):
+            document["scores"] = json.loads(score_differences(side, other).to_json(orient="records"))
+        typer.echo(json.dumps(document, indent=1, ensure_ascii=False))
     else:
-        typer.echo("\n".join(lines) if is_number else compare_results(*sides, all_metrics, lines))
+        typer.echo("\n".join(lines) if isinstance(other, str) else compare_results(side, other, all_metrics, lines))
 
 
 METHOD_DESCRIPTIONS = {

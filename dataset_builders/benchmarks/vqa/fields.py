@@ -42,7 +42,7 @@ class Fields:
 
     `question`: columns whose texts are joined by line breaks. `options`: a column for each option,
     or one column with all; a table without these has columns `A`, `B` and so on. `answer`: a
-    column, `COLUMN:FORM` with a form of `keys.FORMS` if the answers can be read in several.
+    column, `COLUMN:FORM` with a form of `keys.ANSWER_FORMS` if the answers can be read in several.
     `image`: columns shown in this order. `facets`: labels, a column or `NAME=COLUMN`. `where`:
     `COLUMN=VALUE|VALUE` keeps the rows that have one of the values (`split` and `config` are
     columns of every source). `files`: glob patterns of a folder's tables. `config`: configs of a

@@ -44,7 +44,7 @@ def is_empty(cell: Any) -> bool:
     return cell is None or cell in ([], {}, b"") or (isinstance(cell, str) and not cell.strip())
 
 
-def cell_text(cell: Any) -> str:
+def normalize_cell(cell: Any) -> str:
     """Return a cell's text with single spaces, whole floats as integers (tables turn 2 to 2.0)."""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
@@ -79,7 +79,7 @@ def read_options(cells: Sequence[Any]) -> tuple[str, ...]:
         values.pop()
     if len(values) == 1 or len(values) > len(LETTERS):
         raise ValueError(f"has {len(values)} option{'s' * (len(values) > 1)}; a question has 2 to {len(LETTERS)}")
-    texts = ["" if is_empty(value) else cell_text(value) for value in values]
+    texts = ["" if is_empty(value) else normalize_cell(value) for value in values]
     letters = [match[1] for text in texts if (match := _OWN_LETTER.match(text))]
     if letters and letters != sorted(letters) == list(LETTERS[: len(texts)]):
         raise ValueError(f"its options have the letters {', '.join(letters)}, in another order than they stand")
@@ -116,7 +116,7 @@ def _divide(text: str) -> list[str]:
 
 def read_yes_no(cell: Any) -> Key | None:
     """Return the position of an answer in (yes, no); None if it is neither."""
-    position = _YES_NO.get(cell_text(cell).lower().rstrip("."))
+    position = _YES_NO.get(normalize_cell(cell).lower().rstrip("."))
     return None if position is None else (position,)
 
 
@@ -130,14 +130,14 @@ def _letters(cell: Any, options: Sequence[str]) -> list[int] | None:
 
 def _numbers(start: int) -> Callable[[Any, Sequence[str]], list[int] | None]:
     def read_numbers(cell: Any, options: Sequence[str]) -> list[int] | None:
-        words = re.split(r"[\s,;]+", cell_text(cell)) if not isinstance(cell, bool) else []
+        words = re.split(r"[\s,;]+", normalize_cell(cell)) if not isinstance(cell, bool) else []
         return [int(word) - start for word in words] if words and all(map(str.isdecimal, words)) else None
 
     return read_numbers
 
 
 def _text(cell: Any, options: Sequence[str]) -> list[int] | None:
-    text = cell_text(cell)
+    text = normalize_cell(cell)
     # The exact text goes before one that differs in case.
     for fold in (str, str.casefold):
         positions = [at for at, option in enumerate(options) if fold(option) == fold(text)]
@@ -146,7 +146,7 @@ def _text(cell: Any, options: Sequence[str]) -> list[int] | None:
     return None
 
 
-FORMS: Mapping[str, Callable[[Any, Sequence[str]], list[int] | None]] = {
+ANSWER_FORMS: Mapping[str, Callable[[Any, Sequence[str]], list[int] | None]] = {
     "letter": _letters,
     "index": _numbers(0),
     "number": _numbers(1),
@@ -161,7 +161,7 @@ def read_key(form: str, cell: Any, options: Sequence[str]) -> Key | None:
     """Read an answer in one form.
 
     Args:
-        form: a key of `FORMS`.
+        form: a key of `ANSWER_FORMS`.
         cell: the answer; several right options are a list, or one text ("A,C").
         options: the options.
 
@@ -171,7 +171,7 @@ def read_key(form: str, cell: Any, options: Sequence[str]) -> Key | None:
     cell = parse_literal(cell)
     positions: list[int] = []
     for part in cell if isinstance(cell, list) else [cell]:
-        part_positions = FORMS[form](part, options)
+        part_positions = ANSWER_FORMS[form](part, options)
         if not part_positions or not all(0 <= position < len(options) for position in part_positions):
             return None
         positions += part_positions

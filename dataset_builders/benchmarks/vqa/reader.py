@@ -4,7 +4,7 @@ A set is whole or refused: an answer that is no option, equal options or a missi
 that name the row. Open questions are left out and counted.
 
 See also: columns (`fields.py`), rows (`rows.py`), options and answers (`keys.py`), images
-(`images.py`).
+(`set_images.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.benchmarks.vqa.fields import COMMON_FACETS, Fields, parse_fields
-from dataset_builders.benchmarks.vqa.images import SetImages
 from dataset_builders.benchmarks.vqa.keys import (
-    FORMS,
+    ANSWER_FORMS,
     Key,
-    cell_text,
     is_empty,
+    normalize_cell,
     parse_literal,
     read_key,
     read_options,
@@ -33,6 +32,7 @@ from dataset_builders.benchmarks.vqa.keys import (
 )
 from dataset_builders.benchmarks.vqa.presets import PRESETS
 from dataset_builders.benchmarks.vqa.rows import SourceRow, read_rows
+from dataset_builders.benchmarks.vqa.set_images import SetImages
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.images.lookup import ImageError, ImageFolders
 from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
@@ -118,7 +118,7 @@ class _SetReader:
         self.problems, self.counts, self.columns = Problems(), Counter[str](), dict[str, None]()
         self.drafts: list[_Draft] = []
         column, _, form = fields.answer[0].rpartition(":")
-        self.answer_column, self.form = (column, form) if form in FORMS and column else (fields.answer[0], "")
+        self.answer_column, self.form = (column, form) if form in ANSWER_FORMS and column else (fields.answer[0], "")
 
     def add(self, row: SourceRow) -> None:
         """Read a row; problems are recorded."""
@@ -126,7 +126,7 @@ class _SetReader:
         self.counts["rows"] += 1
         self.columns |= dict.fromkeys(cells)
         for column, allowed in fields.allowed.items():
-            if cell_text({"split": row.split, **cells}.get(column)) not in allowed:
+            if normalize_cell({"split": row.split, **cells}.get(column)) not in allowed:
                 self.counts[f"left out: rows whose {column} is not {' or '.join(allowed)}"] += 1
                 return
         place = f"{row.file}, row {row.number}"
@@ -154,7 +154,7 @@ class _SetReader:
             question = self._question(
                 row, text, tuple(check_text(option, entry, "options") for option in options), images
             )
-            keys: dict[str, Key | None] = {form: read_key(form, answer, options) for form in FORMS}
+            keys: dict[str, Key | None] = {form: read_key(form, answer, options) for form in ANSWER_FORMS}
             self.drafts.append(
                 _Draft(place, row.split, question, images, keys if options else {"": yes_no}, clip(answer), is_list)
             )
@@ -184,7 +184,7 @@ class _SetReader:
     def _cell(self, row: SourceRow, names: Sequence[str]) -> str | None:
         cell = next((row.cells[name] for name in names if not is_empty(row.cells.get(name))), None)
         parts = parse_literal(cell) if isinstance(parse_literal(cell), list) else [cell]
-        return "; ".join(cell_text(part) for part in parts if not is_empty(part)) or None
+        return "; ".join(normalize_cell(part) for part in parts if not is_empty(part)) or None
 
     def _question(
         self, row: SourceRow, text: str, options: tuple[str, ...], images: Sequence[CaseImage | str]
@@ -205,7 +205,7 @@ class _SetReader:
             options=options or ("yes", "no"),
             answer=(),
             question_type="single" if options else "yes_no",
-            categories=tuple(cell_text(label) for label in categories if not is_empty(label)),
+            categories=tuple(normalize_cell(label) for label in categories if not is_empty(label)),
             extra={name: label for name, label in labels.items() if name not in COMMON_FACETS},
             **{name: label for name, label in labels.items() if name in COMMON_FACETS and name != "category"},
         )
@@ -235,7 +235,7 @@ class _SetReader:
         not. Raises BadInput if two forms fit and differ.
         """
         drafts = [draft for draft in self.drafts if "" not in draft.keys]
-        forms = [self.form] if self.form else list(FORMS)
+        forms = [self.form] if self.form else list(ANSWER_FORMS)
         failures = {form: [draft for draft in drafts if draft.keys[form] is None] for form in forms}
         best = min(forms, key=lambda form: len(failures[form]))
         for draft in failures[best]:

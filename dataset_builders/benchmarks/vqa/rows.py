@@ -136,10 +136,18 @@ def _read_hub(source: str, fields: Fields) -> Iterator[SourceRow]:
 
 
 def _fetch(cell: Any) -> Any:
-    """Return an image's bytes where `datasets` gives only its address in the repository."""
+    """Return an image's bytes where `datasets` gives only its address in the repository.
+
+    An image elsewhere stays an address, which is refused.
+    """
     if isinstance(cell, list):
         return [_fetch(part) for part in cell]
-    if isinstance(cell, dict) and cell.keys() == {"bytes", "path"} and cell["bytes"] is None and cell["path"]:
+    if (
+        isinstance(cell, dict)
+        and cell.keys() == {"bytes", "path"}
+        and cell["bytes"] is None
+        and str(cell["path"]).startswith("hf://")
+    ):
         import fsspec
 
         with fsspec.open(cell["path"], "rb") as file:

@@ -121,8 +121,7 @@ class VllmServer(OpenAIChat):
         """
         if self._process is not None and self._process.poll() is None:
             return
-        # A server that was killed may have left workers, which still hold the GPU's memory.
-        self.close()
+        self.close()  # the workers of a server that has ended
         environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "VLLM_API_KEY": self._key}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -186,6 +185,7 @@ class VllmServer(OpenAIChat):
     def _ended_error(self) -> BadInput:
         """Make the error for a server that has ended, with the last error in the server's log."""
         hint = " Every answer so far is kept; run the same command again to resume." if self.answered_request else ""
+        self.close()  # its workers may outlive it, and hold the GPU's memory
         return BadInput(
             f"{self.label}: vLLM's server ended: {last_error(self._log.read_text('utf-8', 'replace'))}.{hint}"
         )

@@ -50,7 +50,7 @@ class Row:
     `best_rank`, `worst_rank`: the ranks it may hold among the models
     (`eval_harness.scores.ranks.RankRanges`); None for baselines, without a value, with too few
     independent cases, or for metrics without a better direction. `ahead`, `behind`: number of
-    significantly better and worse models. `recomputed`: the score was computed from the answers;
+    significantly better and worse models. `from_answers`: the score was computed from the answers;
     otherwise it is the result's own or a published cell.
     """
 
@@ -58,7 +58,7 @@ class Row:
     score: Score
     best_rank: int | None = None
     worst_rank: int | None = None
-    recomputed: bool = False
+    from_answers: bool = False
     ahead: int = 0
     behind: int = 0
     group: RankingGroup = "ranked"
@@ -259,7 +259,7 @@ def compute_standings(
             Row(
                 entry,
                 score,
-                recomputed=key in measured,
+                from_answers=key in measured,
                 group=ranking_group(entry),
                 tried=tried.get(row_owner(entry), 1),
                 account_tries=account_tries[entry.account] if entry.account and not entry.is_reference else 0,
@@ -404,18 +404,18 @@ def _rank_rows(
     """
     # Results with too few independent cases get no rank and do not count in the correction.
     models = [row for row in rows if not row.is_reference and row.score.value is not None and not row.score.is_small]
-    recomputed: list[int] = []
+    computed_rows: list[int] = []
     if units is not None and outcomes is not None and not units.is_count:
-        recomputed = [position for position, row in enumerate(models) if row.recomputed]
+        computed_rows = [position for position, row in enumerate(models) if row.from_answers]
     p: Floats = np.ones((len(models), len(models)))
     # Unpaired tests are needed only if some scores do not come from answers.
-    if len(recomputed) < len(models):
+    if len(computed_rows) < len(models):
         p = compute_unpaired_differences([row.score for row in models], are_counts)[2]
     # Runs with answers on the same questions are tested in pairs, all others as independent
     # samples.
-    if recomputed and units is not None and outcomes is not None:
-        runs = [outcomes.row_of[models[position].entry.key] for position in recomputed]
-        block = np.ix_(recomputed, recomputed)
+    if computed_rows and units is not None and outcomes is not None:
+        runs = [outcomes.row_of[models[position].entry.key] for position in computed_rows]
+        block = np.ix_(computed_rows, computed_rows)
         p[block] = pairwise_p_values(units.part(runs=np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     ranks = compute_rank_ranges(values, p, higher)

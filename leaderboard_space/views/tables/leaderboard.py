@@ -206,7 +206,7 @@ def _columns(
     entries = [row.entry for row in standings.rows]
     names, tag = display_names(entries), distinguishing_tags(entries)
     ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
-    cells = {row.entry.key: None if row.recomputed else own_cell(row.entry, branches) for row in standings.rows}
+    cells = {row.entry.key: None if row.from_answers else own_cell(row.entry, branches) for row in standings.rows}
     sources = {entry.key: entry_source(entry, metric, cells[entry.key]) for entry in entries}
     abstentions_by_key = {
         row.entry.key: sentences.format_abstention(row.abstained, row.answered_accuracy, row.ends)
@@ -506,5 +506,5 @@ def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
     for is_measured in (False, True):
         if models := sum(measured == is_measured for measured in left_out.values()):
             notes.append(sentences.unranked_note(models, not is_measured, not is_measured and has_parts))
-    printed = [row.entry.result.provenance == "published" for row in standings.rows if not row.recomputed]
+    printed = [row.entry.result.provenance == "published" for row in standings.rows if not row.from_answers]
     return notes or ([sentences.printed_scores_note(sum(printed), len(printed) - sum(printed))] if printed else [])

@@ -21,8 +21,8 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.stats import binomtest
 
 import medprobe
+from curation.exam.exam_tasks import TASKS
 from curation.exam.series import read_slices
-from curation.exam.tasks import TASKS
 from dataset_builders.errors import BadInput
 from tests.commands import medprobe as run_medprobe
 from tests.curation.commands import curate

@@ -181,6 +181,10 @@ def test_command_python_and_file_formats_say_the_same(phantoms, tmp_path, suffix
     assert [cause["factor"] for cause in document["causes"]] == table["factor"].tolist()[:-1]
     assert table["factor"][0].startswith("letters shifted by one") and table["points"][0] == pytest.approx(100)
     assert document["different_answers"]["points"] == pytest.approx(table["points"].iloc[-1])
+    scores = medprobe.compare(run, file)
+    assert [row["difference"] for row in document["scores"]] == pytest.approx(
+        scores["difference"].tolist(), nan_ok=True
+    )
     assert "why A - B = +100.00 points of set_accuracy" in printed
     assert f"+100.00       28  {table['factor'][0]}" in printed
     assert printed.index("why A - B") < printed.index("scores (percent")

@@ -47,7 +47,7 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     outcomes, tree = board.outcomes(section) or (None, None)
     assert outcomes is not None and tree is not None
     rows = compute_standings(section, outcomes, tree, metric).models
-    measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.recomputed and row.entry.folder}
+    measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.from_answers and row.entry.folder}
     by_key = {key: compute_units("mediconfusion", outcomes.questions, readings) for key, readings in measured.items()}
     pairs = compare_pairwise(pack_outcomes(by_key, metric))
     board_p = pairwise_p_values(

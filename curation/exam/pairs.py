@@ -20,9 +20,9 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.exam.pictures import crop_square, encode_picture, render_slice
+from curation.exam.exam_tasks import TASKS, Proposal, Task, third
+from curation.exam.rendering import crop_square, encode_framed, render_slice
 from curation.exam.series import SourceSlice, read_slices
-from curation.exam.tasks import TASKS, Proposal, Task, third
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import DEIDENTIFICATION_REPORT, write_private_csv
 from curation.mediconfusion_export import export_pairs
@@ -114,7 +114,7 @@ def build_exam(
                     continue
                 if pictures:
                     asked_slices.add(proposal.slices)
-                    encoded = [encode_picture(picture) for picture in pictures]
+                    encoded = [encode_framed(picture) for picture in pictures]
                     # The task is part of the name: a picture has the category of one task.
                     images = [f"{name}-{hashlib.sha256(data).hexdigest()}.png" for data in encoded]
                     for image, data in zip(images, encoded, strict=True):

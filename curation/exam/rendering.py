@@ -3,7 +3,7 @@
 Both pictures of a pair go through one path, so that neither border nor size nor compression tells
 the answer: square crop, resampling, the change that the question is about, then the frame.
 
-See also: which slices (`series.py`), which changes (`tasks.py`).
+See also: which slices (`series.py`), which changes (`exam_tasks.py`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _resize(grey: np.ndarray, size_px: int, box: tuple[float, float, float, floa
     return np.array(Image.fromarray(grey).resize((size_px, size_px), Image.Resampling.BILINEAR, box))
 
 
-def encode_picture(picture: np.ndarray) -> bytes:
+def encode_framed(picture: np.ndarray) -> bytes:
     """Encode a picture with its frame as an uncompressed PNG: every file has the same length."""
     framed = np.zeros_like(picture)
     inner = slice(FRAME_PX, -FRAME_PX)

@@ -5,7 +5,7 @@ twice, changed so that the answers differ. Questions are worded so that the key 
 geometry alone: "which side of the patient is on the left" also holds for a patient with situs
 inversus, whereas "is it mirrored" might be answered from the organs.
 
-See also: rules for readers (`docs/exam.md`), the choice of pairs (`build.py`).
+See also: rules for readers (`docs/exam.md`), the choice of pairs (`pairs.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import combinations, count
 
 import numpy as np
 
-from curation.exam.pictures import SIZE_PX, add_noise, blur, inside_ring, mark, roughness
+from curation.exam.rendering import SIZE_PX, add_noise, blur, inside_ring, mark, roughness
 from curation.exam.series import UNPAIRED_REGIONS, SourceSlice
 from curation.readers.pixels import Skipped
 
