@@ -73,8 +73,8 @@ def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bo
     caption = _chart_caption(query, rows)
     charts = _benchmark_plot(query, keys, note) + plots.by_size(rows, query.metric, family, caption, note)
     # What other sources report is never drawn; the chart by date says so, as its models are newer.
-    others, reported = reported_parts(family) if query.section.is_official else ("", "")
-    charts += plots.by_date(rows, query.metric, family, f"{caption}{others}", note)
+    left_out_note, reported = reported_parts(family) if query.section.is_official else ("", "")
+    charts += plots.by_date(rows, query.metric, family, f"{caption}{left_out_note}", note)
     if board_spec(query.section.family).by_image_type and (entry := _image_type_entry(query, result_name)) is not None:
         by_image_type = _image_type_cells(query, frozenset({entry.key}))
         charts += breakdown.aspects_table(entry, by_image_type, entry_labels(query.entries))

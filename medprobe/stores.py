@@ -181,10 +181,10 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
     Raises:
         BadInput: a source is not a result, or the results are on different benchmarks.
     """
-    side, other = load_comparison_sides(a, b)
-    if isinstance(other, str):
-        raise BadInput(f"compare: {other} is a number, not a result. `why` explains printed numbers.")
-    return score_differences(side, other)
+    side, other_side = load_comparison_sides(a, b)
+    if isinstance(other_side, str):
+        raise BadInput(f"compare: {other_side} is a number, not a result. `why` explains printed numbers.")
+    return score_differences(side, other_side)
 
 
 def why(
@@ -242,8 +242,8 @@ def load_comparison_sides(
     is_number = PRINTED_NUMBER.fullmatch(other_source) is not None and not Path(other_source).exists()
     sources = [os.fspath(a)] if is_number else [os.fspath(a), other_source]
     sides = {source: load_comparison_side(source) for source in sources if not _is_answer_file(Path(source))}
-    for other in sides.values():
-        stated = other.result.benchmark
+    for loaded_side in sides.values():
+        stated = loaded_side.result.benchmark
         benchmark, data, split = benchmark or stated.name, data or stated.repo, split or stated.split
     for source in sources:
         if source not in sides:

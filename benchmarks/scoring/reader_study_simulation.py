@@ -40,8 +40,8 @@ def draw_outcomes(rng: np.random.Generator, pairs: int, shares: np.ndarray) -> O
     cluster = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)
     cluster = np.sort(rng.choice(cluster, pairs, replace=False))
     difficulty = (rng.normal(size=len(MEDICONFUSION))[cluster] + rng.normal(size=pairs)) / np.sqrt(2)
-    own = rng.normal(size=(len(shares), pairs))
-    latent = ndtri(shares)[:, None] + np.sqrt(SHARED) * difficulty + np.sqrt(1 - SHARED) * own
+    individual = rng.normal(size=(len(shares), pairs))
+    latent = ndtri(shares)[:, None] + np.sqrt(SHARED) * difficulty + np.sqrt(1 - SHARED) * individual
     names, units = tuple(map(str, range(len(shares)))), np.arange(pairs).astype(object)
     correct = (latent > 0).astype(np.float32)
     return OutcomeMatrix(names, "set_accuracy", correct, np.ones_like(correct), cluster, units, True)
@@ -59,17 +59,17 @@ def main() -> None:
     print("pairs | half width at 20 points | found: 0, 10, 20, 30, 40 points | least difference found in 80 %")
     for pairs in SIZES:
         rng = np.random.default_rng([arguments.seed, pairs])
-        found = np.zeros(len(GAPS))
+        n_significant = np.zeros(len(GAPS))
         half_width = 0.0
         for _ in range(arguments.draws):
             tests = compare_pairwise(draw_outcomes(rng, pairs, shares))
-            found += tests.p[0, 1:] < 0.05
+            n_significant += tests.p[0, 1:] < 0.05
             half_width += (tests.high[0, 1:] - tests.low[0, 1:])[columns[2]] / 2
-        power = found / arguments.draws
+        power = n_significant / arguments.draws
         enough = np.flatnonzero(power >= POWER)
-        least = f"{GAPS[enough[0]]}" if len(enough) else f"over {GAPS[-1]}"
+        smallest_gap = f"{GAPS[enough[0]]}" if len(enough) else f"over {GAPS[-1]}"
         rates = ", ".join(f"{100 * power[at]:.1f} %" for at in columns)
-        print(f"{pairs} | {half_width / arguments.draws:.0f} | {rates} | {least}", flush=True)
+        print(f"{pairs} | {half_width / arguments.draws:.0f} | {rates} | {smallest_gap}", flush=True)
 
 
 if __name__ == "__main__":

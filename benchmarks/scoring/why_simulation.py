@@ -342,23 +342,23 @@ def _try_pair(rng: random.Random, kinds: tuple[str, ...]) -> Pair | None:
     letters = IN_LETTERS.intersection(kinds)
     family = rng.choice([name for name in SIMULATED_FAMILIES if name != "probmed-vqa-rad" or not letters])
     skill = rng.uniform(0.3, 0.9)
-    first = make_answers(rng, family, skill)
+    run_a = make_answers(rng, family, skill)
     if letters and "reader" not in kinds:
-        first = replace(first, style="{letter}")
+        run_a = replace(run_a, style="{letter}")
     if "judge" in kinds:
-        first = replace(first, picks=[None if rng.random() < 0.25 else pick for pick in first.picks])
+        run_a = replace(run_a, picks=[None if rng.random() < 0.25 else pick for pick in run_a.picks])
     is_noisy = rng.random() < 0.5
-    second = redrawn(rng, first, rng.uniform(0.02, 0.1), skill) if is_noisy else first
-    at_second = [rng.random() < 0.5 for _ in kinds]
+    run_b = redrawn(rng, run_a, rng.uniform(0.02, 0.1), skill) if is_noisy else run_a
+    in_b = [rng.random() < 0.5 for _ in kinds]
     if {"rows", *IN_LETTERS} & set(kinds):
-        at_second = [at_second[0]] * len(kinds)
-    runs, points = [first, second], []
+        in_b = [in_b[0]] * len(kinds)
+    runs, points = [run_a, run_b], []
     sides = [to_side(run, "run") for run in runs]
-    for kind, at in zip(kinds, at_second, strict=True):
-        before = value_of(sides[at])
+    for kind, at in zip(kinds, in_b, strict=True):
+        score_before = value_of(sides[at])
         runs[at] = FAULTS[kind][0](rng, runs[at])
         sides[at] = to_side(runs[at], "run")
-        points.append((1 if at else -1) * (before - value_of(sides[at])))
+        points.append((1 if at else -1) * (score_before - value_of(sides[at])))
         if abs(points[-1]) < MIN_POINTS:
             return None
     return Pair(sides[0], sides[1], kinds, tuple(points), is_noisy)
@@ -366,11 +366,11 @@ def _try_pair(rng: random.Random, kinds: tuple[str, ...]) -> Pair | None:
 
 def faultless_pair(rng: random.Random) -> Pair:
     """Draw two runs of one model, or of two models."""
-    first = make_answers(rng, rng.choice(SIMULATED_FAMILIES), rng.uniform(0.1, 0.9))
-    second = redrawn(rng, first, rng.choice((0.02, 0.1, 0.5, 1.0)), rng.uniform(0.1, 0.9))
-    runs = [first, second]
+    run_a = make_answers(rng, rng.choice(SIMULATED_FAMILIES), rng.uniform(0.1, 0.9))
+    run_b = redrawn(rng, run_a, rng.choice((0.02, 0.1, 0.5, 1.0)), rng.uniform(0.1, 0.9))
+    runs = [run_a, run_b]
     for at in (0, 1):  # a few refusals, as models differ in
-        rows = rng.sample(range(len(first.picks)), int(len(first.picks) * rng.uniform(0, 0.03)))
+        rows = rng.sample(range(len(run_a.picks)), int(len(run_a.picks) * rng.uniform(0, 0.03)))
         runs[at] = replace(runs[at], replaced=dict.fromkeys(rows, ("I cannot answer that.", "answered", None)))
     return Pair(to_side(runs[0], "first"), to_side(runs[1], "second"), (), (), True)
 
@@ -384,7 +384,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     rng, start = random.Random(options.seed), time.process_time()
-    drawn, first, close, misses = Counter[str](), Counter[str](), Counter[str](), []
+    n_drawn, n_named_first, n_close, misses = Counter[str](), Counter[str](), Counter[str](), []
     errors: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(options.pairs):
         pair = planted_pair(rng, 1)
@@ -392,24 +392,28 @@ def main() -> None:
         explained = explain(pair.a, pair.b)
         cause = next(iter(explained.causes), None)
         ranked = cause is not None and abs(cause.points) >= abs(explained.different_points)
-        named = cause is not None and ranked and is_named(kind, cause.factor)
-        drawn[kind] += 1
-        first[kind] += named
-        matching = [each.points for each in explained.causes if is_named(kind, each.factor)]
+        is_named_first = cause is not None and ranked and is_named(kind, cause.factor)
+        n_drawn[kind] += 1
+        n_named_first[kind] += is_named_first
+        matching = [
+            matching_cause.points for matching_cause in explained.causes if is_named(kind, matching_cause.factor)
+        ]
         error = abs(sum(matching) - points) if matching else abs(points)
         errors[pair.is_noisy].append(error)
-        close[kind] += error <= 0.1
-        if options.verbose and (not named or (error > 0.1 and not pair.is_noisy)):
+        n_close[kind] += error <= 0.1
+        if options.verbose and (not is_named_first or (error > 0.1 and not pair.is_noisy)):
             misses.append((kind, pair.is_noisy, round(points, 2), explained))
     print(f"{options.pairs} pairs with one fault, {time.process_time() - start:.0f} s of the processor")
-    print(f"named first: {100 * sum(first.values()) / max(options.pairs, 1):.1f} %")
+    print(f"named first: {100 * sum(n_named_first.values()) / max(options.pairs, 1):.1f} %")
     for is_noisy, label in ((False, "same answers"), (True, "2 to 10 % drawn anew")):
         part = sorted(errors[is_noisy])
         if part:
             within = 100 * sum(error <= 0.1 for error in part) / len(part)
             print(f"points, {label}: {within:.1f} % within .1, largest error {part[-1]:.2f}, mean {sum(part) / len(part):.3f}")  # fmt: skip
     for kind in FAULTS:
-        print(f"  {kind:<10} {drawn[kind]:>4} drawn, {first[kind]:>4} named first, {close[kind]:>4} within .1")
+        print(
+            f"  {kind:<10} {n_drawn[kind]:>4} drawn, {n_named_first[kind]:>4} named first, {n_close[kind]:>4} within .1"
+        )
     falsely_named = Counter(
         cause.factor
         for _ in range(options.without)
@@ -417,20 +421,20 @@ def main() -> None:
         for cause in explain(pair.a, pair.b).causes[:1]
     )
     print(f"{options.without} pairs without a fault: a cause named in {falsely_named.total()} {dict(falsely_named)}")
-    both = sums = 0
+    n_both_named = sums = 0
     by_kind = Counter[str]()
     for _ in range(options.two):
         pair = planted_pair(rng, 2)
         explained = explain(pair.a, pair.b)
         factors = [cause.factor for cause in explained.causes]
         unnamed = [kind for kind in pair.kinds if not any(is_named(kind, factor) for factor in factors)]
-        both += not unnamed
+        n_both_named += not unnamed
         by_kind.update(unnamed)
         total = sum(cause.points for cause in explained.causes) + explained.different_points
         sums += abs(total - (explained.a - explained.b)) < 1e-9
         if options.verbose and unnamed:
             misses.append((pair.kinds, pair.is_noisy, pair.points, explained))
-    print(f"{options.two} pairs with two faults: both named in {100 * both / max(options.two, 1):.1f} %")
+    print(f"{options.two} pairs with two faults: both named in {100 * n_both_named / max(options.two, 1):.1f} %")
     print(f"  points add up in {sums}; not named: {dict(by_kind)}")
     print(f"{time.process_time() - start:.0f} s of the processor in all")
     for miss in misses[:40]:

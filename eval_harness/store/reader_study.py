@@ -93,9 +93,9 @@ class ReaderGroup:
             lines.append(f"{len(self.readers)} readers of the same questions: {median_text}{agreement}.")
         if self.failed_cases is not None:
             names = ", ".join(self.failed_cases[:MAX_LISTED_CASES])
-            more = ", ..." if len(self.failed_cases) > MAX_LISTED_CASES else ""
+            ellipsis = ", ..." if len(self.failed_cases) > MAX_LISTED_CASES else ""
             count = f"{len(self.failed_cases)} of {self.cases} {case}s"
-            lines.append(f"Most readers and most models fail on {count}{names and ': '}{names}{more}.")
+            lines.append(f"Most readers and most models fail on {count}{names and ': '}{names}{ellipsis}.")
         return lines
 
 

@@ -108,7 +108,7 @@ def compare(
         typer.Argument(help="run folder, result.json, file of answers, or 'published:MODEL/BENCHMARK/METHOD/Table 1'"),
     ],
     b: Annotated[str, typer.Argument(help="another one, or a printed number such as 48.90")],
-    others: Annotated[
+    more_results: Annotated[
         list[str] | None, typer.Argument(metavar="[MORE]...", help="more of them, if one is of a person")
     ] = None,
     benchmark: Annotated[
@@ -141,30 +141,36 @@ def compare(
     from leaderboard_space.benchmarks import board_spec
     from medprobe.stores import load_comparison_side, load_comparison_sides
 
-    side, other = load_comparison_sides(a, b, benchmark, data, split)
-    groups = [] if isinstance(other, str) else study_readers([side, other, *map(load_comparison_side, others or ())])
-    if others and not groups:
+    side, other_side = load_comparison_sides(a, b, benchmark, data, split)
+    groups = (
+        []
+        if isinstance(other_side, str)
+        else study_readers([side, other_side, *map(load_comparison_side, more_results or ())])
+    )
+    if more_results and not groups:
         raise BadInput("compare: none of these results is of a person (--model human:NAME). Name two results.")
     if form == "table":
         for group in groups:
             typer.echo("\n".join(map(single_line, group.sentences(board_spec(group.family).case))) + "\n")
-    elif others:
+    elif more_results:
         contrasts = pd.DataFrame([contrast for group in groups for contrast in group.contrasts])
         typer.echo(contrasts.to_json(orient="records", indent=1))
-    if others:
+    if more_results:
         return
-    settings = [] if isinstance(other, str) else unexplained_settings(side.result, other.result)
+    settings = [] if isinstance(other_side, str) else unexplained_settings(side.result, other_side.result)
     try:
-        explained = explain_difference(side, other)
+        explained = explain_difference(side, other_side)
         lines, document = format_causes(explained, settings), cause_document(explained, settings)
     except BadInput as error:  # no answers, or no question in common
         lines, document = [f"why: {error}"], {"not_determinable": str(error)}
     if form == "json":
-        if not isinstance(other, str):
-            document["scores"] = json.loads(score_differences(side, other).to_json(orient="records"))
+        if not isinstance(other_side, str):
+            document["scores"] = json.loads(score_differences(side, other_side).to_json(orient="records"))
         typer.echo(json.dumps(document, indent=1, ensure_ascii=False))
     else:
-        typer.echo("\n".join(lines) if isinstance(other, str) else compare_results(side, other, all_metrics, lines))
+        typer.echo(
+            "\n".join(lines) if isinstance(other_side, str) else compare_results(side, other_side, all_metrics, lines)
+        )
 
 
 METHOD_DESCRIPTIONS = {

@@ -90,11 +90,11 @@ class SetImages:
         digest = hashlib.sha256(content).hexdigest()
         if digest not in self.by_digest:
             is_wanted = self.folders is not None and not isinstance(data, str)
-            read = data.read_bytes if isinstance(data, Path) else self._store(content) if is_wanted else None
+            read_image = data.read_bytes if isinstance(data, Path) else self._store(content) if is_wanted else None
             self.by_digest[digest] = replace(
                 image,
                 image_id=f"i-{digest[:16]}",
-                read=read if is_wanted else None,
+                read=read_image if is_wanted else None,
                 size=len(content) if is_wanted else 0,
             )
         registered = self.by_digest[digest]

@@ -41,12 +41,12 @@ def reported_parts(family: str) -> tuple[str, str]:
         "plotted or joined with the results above. Values of one model, split and score stand side by side, with the "
         "points between the lowest and the highest."
     )
-    drawn = scrollable(table("reported", title, _columns(family), [("", lines)], "plain left reported"))
+    table_html = scrollable(table("reported", title, _columns(family), [("", lines)], "plain left reported"))
     models = len({line.row["model"] for line in lines})
     left_out = f" Not shown: numbers that other sources report on {plural(models, 'model')}; they are listed below."
     section = (
         f'<details class="reported" data-keep="reported"><summary>{text(title)}</summary>'
-        f'<p class="fine">{text(about, 400)} {save_menu("reported")}</p>{drawn}</details>'
+        f'<p class="fine">{text(about, 400)} {save_menu("reported")}</p>{table_html}</details>'
     )
     return left_out, section
 

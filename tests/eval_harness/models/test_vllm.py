@@ -231,11 +231,11 @@ def test_a_killed_run_leaves_no_server_and_resumes(workdir):
     process.wait()
     wait_until(lambda: not server_processes(), timeout=60)
 
-    kept = journal.read_text().splitlines()[:2]
+    lines_before = journal.read_text().splitlines()[:2]
     done = command(workdir, *arguments)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = journal.read_text().splitlines()
-    assert lines[:2] == kept
+    assert lines[:2] == lines_before
     assert len(lines) == len({json.loads(line)["question_id"] for line in lines}) == 28
 
 

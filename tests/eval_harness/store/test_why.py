@@ -59,12 +59,12 @@ def test_one_planted_fault_is_named_first(seed):
 @pytest.mark.parametrize("seed", few(range(20), 2))
 def test_exchanged_sides_change_only_the_sign(seed):
     pair = planted_pair(random.Random(1000 + seed), 2)
-    there, back = explain(pair.a, pair.b), explain(pair.b, pair.a)
-    check_sums(there)
-    assert {cause.factor: cause.points for cause in there.causes} == pytest.approx(
+    forward, back = explain(pair.a, pair.b), explain(pair.b, pair.a)
+    check_sums(forward)
+    assert {cause.factor: cause.points for cause in forward.causes} == pytest.approx(
         {cause.factor: -cause.points for cause in back.causes}, abs=1e-9
     )
-    assert (there.different_points, there.low, there.high) == pytest.approx(
+    assert (forward.different_points, forward.low, forward.high) == pytest.approx(
         (-back.different_points, -back.high, -back.low), abs=1e-3
     )
 
