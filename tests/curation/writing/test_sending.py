@@ -125,7 +125,7 @@ def test_eval_sends_a_custom_set_only_with_permission(custom_set, tmp_path, caps
     question_ids = open_repository(custom_set).questions("test")["question_id"]
     write_lines(tmp_path / "given.jsonl", [{"question_id": name, "response": "yes"} for name in question_ids])
     with pytest.raises(
-        BadInput, match=r"--judge openai:j is asked at 192\.0\.2\.1.*answers to questions of ward-7.*Nothing was sent"
+        BadInput, match=r"--judge openai:j is served by 192\.0\.2\.1.*answers to questions of ward-7.*Nothing was sent"
     ):
         run(model=f"recorded:{tmp_path / 'given.jsonl'}", judge="openai:j", settings=remote_settings)
     assert not (tmp_path / "run").exists()

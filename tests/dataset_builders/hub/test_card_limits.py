@@ -26,7 +26,8 @@ def test_cards_are_valid_and_explain_every_column(benchmark, publishable):
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_custom_card_omits_benchmark_texts(benchmark, publishable, tmp_path):
     source = tmp_path / "source"
-    shutil.copytree(publishable / "sources" / benchmark, source)
+    # A custom set needs a key for each question; GMAI-MMBench's test split has none.
+    shutil.copytree(publishable / "sources" / benchmark, source, ignore=shutil.ignore_patterns("*_TEST_*"))
     (source / "about.yaml").write_text("deidentification: drawn by a program\nlicense: our own terms\n")
     build(benchmark, name="own-set", source=source, out=tmp_path / "set", eval_yaml=True)
     facts = spec(benchmark).card
@@ -46,7 +47,9 @@ def test_custom_card_omits_benchmark_texts(benchmark, publishable, tmp_path):
         assert not [words for words in of_benchmark if words and " ".join(words.split()) in text], file
 
     card = (tmp_path / "set" / "README.md").read_text()
-    assert "our own terms" in card and f"The format is that of {facts.title}" in card and facts.summary in card
+    assert "our own terms" in card
+    if benchmark != "gmai-mmbench":  # its table of questions is read as that of any VQA set
+        assert f"The format is that of {facts.title}" in card and facts.summary in card
     official = (publishable / benchmark / "README.md").read_text()
 
     # The same phrases do occur in the card of the benchmark itself.

@@ -105,7 +105,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
         ([bare], "Model", None, "run.json"),
         ([bare, notes], "Model", None, "notes.txt: not a file of a run folder"),
         ([good], "  ", None, "no model name was given"),
-        ([good], "Model", "best", "give one of open, proprietary, medical, or"),
+        ([good], "Model", "best", "give one of open, proprietary, medical, human, or"),
         ([other_run / "run.json", other_run / "answers.parquet"], "", None, other_set),
     ):
         with pytest.raises(BadInput) as caught:
