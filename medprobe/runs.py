@@ -206,7 +206,8 @@ def evaluate(
         BadInput: anything that the caller can fix; the message is one line, and no incomplete file
             is left behind.
     """
-    from eval_harness.models.load import CachingLoader, load_backend, wrap_plug_in
+    from eval_harness.models.load import CachingLoader, load_backend
+    from eval_harness.models.plug_in import wrap_plug_in
     from eval_harness.runs.runner import evaluate_arms as run_arms
     from eval_harness.runs.runner import run_evaluation as run_model
 
@@ -352,7 +353,7 @@ def _new_folder(name: str) -> Path:
 
     Raises BadInput if several processes share the run.
     """
-    from eval_harness.runs.shards import Shard
+    from eval_harness.runs.run_folder import Shard
 
     # Otherwise each process would create a folder of its own.
     if Shard.of_this_process().world > 1:

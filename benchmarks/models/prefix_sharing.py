@@ -151,7 +151,7 @@ def main() -> None:
                 for key, text in shared_texts.items()
             )
             # The length of a prefix is reported with the speed.
-            prepared = models[family]._inputs.shared(test_requests[:PER_IMAGE])
+            prepared = models[family].processing.shared_prefixes(test_requests[:PER_IMAGE])
             tokens[family] = int(prepared.inputs["input_ids"].shape[1]) if prepared else 0
         for number in range(arguments.repeats):
             # The later ones find warmer CPU caches: reverse the order in every other round.

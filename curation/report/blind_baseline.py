@@ -23,10 +23,9 @@ import pandas as pd
 
 from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.case_groups import connected_components
-from eval_harness.benchmarks import eval_spec
+from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.derive.reading import read_responses
 from eval_harness.derive.scoring import compute_scores
-from eval_harness.prompts import get_prompt
 
 
 @dataclass(frozen=True)

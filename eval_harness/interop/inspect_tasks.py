@@ -38,9 +38,8 @@ from inspect_ai.solver import TaskState, generate
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.images.picture import encode_data_uri
 from eval_harness.answer_files.inspect_log import parse_output
-from eval_harness.benchmarks import eval_spec
+from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.interop.harness_file import format_letters, metric_scores, question_metadata, read_sample_answer
-from eval_harness.prompts import get_prompt
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import select_questions

@@ -20,7 +20,7 @@ import yaml
 from dataset_builders.files import replace_file
 from eval_harness.answer_files.lmms_samples import TASK_IDS_KEY
 from eval_harness.answer_files.predictions import journal_record
-from eval_harness.benchmarks import eval_spec
+from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.interop.harness_file import (
     decode_question,
     metric_scores,
@@ -29,7 +29,6 @@ from eval_harness.interop.harness_file import (
     rgb_images,
     select_for_export,
 )
-from eval_harness.prompts import get_prompt
 from eval_harness.records.selection import Selection
 
 

@@ -24,7 +24,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.schema import LETTERS
-from eval_harness.models.interface import Backend
+from eval_harness.models.interface import PromptlessBackend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -57,15 +57,10 @@ class ShownQuestion:
     answer: Response | None = None
 
 
-class HumanReader(Backend):
+class HumanReader(PromptlessBackend):
     """A person who answers on a page, one question after the other."""
 
     needs_images = True
-    several_images = True
-    one_token = True
-    sees_prompts = False
-    takes_stream = True
-    options = ()
 
     def __init__(self, name: str) -> None:
         """Set up a reader with this name. Raises BadInput if the name is empty."""
@@ -79,9 +74,6 @@ class HumanReader(Backend):
         # Guards `_shown` and `_is_over`: the run's thread and the page's threads wait for each
         # other.
         self._changed = threading.Condition()
-
-    def describe(self) -> dict[str, Any]:
-        return {}
 
     def order(self, questions: pd.DataFrame) -> list[int]:
         """Return the rows in the order in which this reader is asked (`shuffle_apart`)."""

@@ -6,6 +6,7 @@ A back end is any object with the attributes and methods of `Backend`; a plug-in
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import pandas as pd
+from pydantic import PositiveInt
 
 from dataset_builders.errors import BadInput, describe_error, replace_surrogates
 from eval_harness.records.request import Request, Response
@@ -33,7 +35,7 @@ class Backend(Protocol):
 
     Attributes:
         model: Description of the model for the result file.
-        needs_images: Whether requests must carry their image.
+        needs_images: Whether requests carry their images.
         one_token: Whether the model can stop after one token (`max_tokens=1`, required by
             HALT-MedVQA).
         deviations: Sentences that say where the protocol could not be followed. May grow in a run.
@@ -47,13 +49,14 @@ class Backend(Protocol):
         takes_stream: True if `generate` consumes requests one by one, possibly from another thread,
             instead of taking a list; it then raises nothing but BadInput.
         template_hash: Hash of the chat template, if one is applied here.
-        digest: Digest of the model's files or code (`load.py`); stored as a run's `model_digest`.
+        digest: Digest of the model's files or code (`load.py`), which is stored as a run's
+            `model_digest`.
     """
 
     model: Model
-    needs_images: bool
-    one_token: bool
     deviations: list[str]
+    needs_images: bool = True
+    one_token: bool = True
     sees_prompts: bool = True
     is_local: bool = True
     uses_http: bool = False
@@ -88,7 +91,17 @@ class Backend(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return library versions, device, dtype and the like, for the result's `environment`."""
-        ...
+        return {}
+
+
+class PromptlessBackend(Backend):
+    """A back end that answers a question in its own way: a rule, a file or a person."""
+
+    needs_images = False
+    several_images = True
+    sees_prompts = False
+    takes_stream = True
+    options: Collection[str] = ()
 
 
 def json_description(backend: Backend) -> dict[str, Any]:
@@ -170,8 +183,8 @@ class Settings:
 
     They affect how a model runs, not what it answers.
     """
-    min_pixels: int | None = None
-    max_pixels: int | None = None
+    min_pixels: PositiveInt | None = None
+    max_pixels: PositiveInt | None = None
 
 
 BACKEND_OPTIONS = (
@@ -208,6 +221,11 @@ def check_options(model: str, settings: Settings, options: Collection[str]) -> N
             raise BadInput(f"{option}: --model {model} does not support it. Leave it out.")
 
 
+def short_digest(content: bytes) -> str:
+    """Return the hex digest by which models and templates are told apart (`Backend.digest`)."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def parse_thinking(text: str | None) -> Thinking | None:
     """Parse `--thinking`: `on`, `off`, or a budget of at least one token. Raises BadInput."""
     if text is None or text in ("on", "off"):
@@ -239,32 +257,3 @@ def parse_price(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise BadInput(f"--price {text}: give two non-negative numbers separated by a comma, e.g. 2.5,10.") from None
     return price_in, price_out
-
-
-def nan_response(request: Request) -> Response:
-    """Return the failed response to a question for which the network computed NaN."""
-    return Response(request.question_id, request.sample, "", "failed", error="its logits are NaN")
-
-
-def response_from_scores(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
-    """Make the response of a method that scores options.
-
-    The option with the highest score is chosen, or the first of equal ones.
-
-    Args:
-        request: The question.
-        scores: One score per option.
-        usage: Tokens in and out, if counted.
-
-    Returns:
-        A response whose text is the option's letter, or for a yes/no question its text; `failed` if
-        a score is NaN.
-    """
-    from dataset_builders.schema import LETTERS
-
-    if any(map(math.isnan, scores)):
-        return nan_response(request)
-    # max() returns the first of equal scores.
-    best = max(range(len(scores)), key=lambda position: scores[position])
-    text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
-    return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), usage=usage)

@@ -1,38 +1,27 @@
 """Load the back end that a `--model` argument names.
 
-A user's own model is an object with `generate`, or a class or function in a Python file that makes
-one. A model has a digest of its files or code (a recorded file, a plug-in's code, a folder's
-weights), so that a run is never continued by a different model of the same name. Servers, baselines
-and people have no digest, because only their names are known.
+Baselines and recorded answers are defined here; every other kind has a module of its own. A model
+has a digest of its files or code (a recorded file, a plug-in's code, a folder's weights), so that a
+run is never continued by a different model of the same name. Servers, baselines and people have no
+digest, because only their names are known.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import inspect
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import CodeType
 from typing import Any, Self, cast
+
+import pandas as pd
 
 from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.extras import require
-from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect, http_status
-from eval_harness.models.interface import (
-    BACKEND_OPTIONS,
-    MODEL_ARGS,
-    Backend,
-    Settings,
-    check_options,
-)
+from eval_harness.derive.reading import STATUS_BY_DELIVERY
+from eval_harness.models.interface import MODEL_ARGS, Backend, PromptlessBackend, Settings, check_options, short_digest
+from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
-
-PLUG_IN_DOCS = "See docs/plug_in.md."
 
 
 def load_backend(model: str, settings: Settings) -> Backend:
@@ -49,51 +38,133 @@ def load_backend(model: str, settings: Settings) -> Backend:
     Raises:
         BadInput: If there is no such model, or it does not support a setting.
     """
-    backend = _load(model, settings)
-    backend.digest = model_digest(model, settings)
-    return backend
-
-
-def _load(model: str, settings: Settings) -> Backend:
     kind, _, name = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
         keys = ", ".join(sorted(settings.engine))
         raise BadInput(f"--model-args: --model {model} does not support {keys}. Available: {', '.join(MODEL_ARGS)}.")
-    if kind == "baseline":
-        from eval_harness.models.baseline_backend import load_baseline
+    backend: Any
+    match kind:
+        case "baseline":
+            backend = Baseline(name)
+        case "recorded":
+            backend = Recorded(Path(name))
+            backend.digest = short_digest(backend.path.read_bytes())
+        case "human":
+            from eval_harness.models.human_reader import HumanReader
 
-        check_options(model, settings, ())
-        return load_baseline(name)
-    if kind == "human":
-        from eval_harness.models.human_reader import HumanReader
+            require("fastapi", "uvicorn")
+            backend = HumanReader(name)
+        case "openai" | "azure":
+            from eval_harness.models.http.openai_chat import OpenAIChat
 
-        check_options(model, settings, HumanReader.options)
-        require("fastapi", "uvicorn")
-        return HumanReader(name)
-    if kind == "recorded":
-        from eval_harness.models.recorded import Recorded
+            backend = OpenAIChat(model.removeprefix("openai:"), settings)
+        case _ if ".py:" in model:
+            from eval_harness.models.plug_in import load_plug_in
 
-        check_options(model, settings, Recorded.options)
-        return Recorded(Path(name))
-    if kind in ("openai", "azure"):
-        from eval_harness.models.http.openai_chat import OpenAIChat
+            return load_plug_in(model, settings)
+        case _:
+            backend = _load_weights(model, settings)
+    check_options(model, settings, backend.options)
+    return cast(Backend, backend)
 
-        check_options(model, settings, OpenAIChat.options)
-        return OpenAIChat(model.removeprefix("openai:"), settings)
-    if ".py:" in model:
-        return load_plug_in(model, settings)
+
+def _load_weights(model: str, settings: Settings) -> Backend:
+    """Load a model for transformers, or for vLLM with the prefix `vllm:`. Raises BadInput."""
+    kind, _, name = model.partition(":")
+    if model.endswith(".py"):
+        problem = f"there is no file {model}."
+        if Path(model).is_file():
+            problem = f"does not say which class of the file is the model. Add :ClassName, e.g. {model}:MyModel."
+        raise BadInput(f"--model {model}: {problem}")
     # A folder's own name may contain a colon.
-    if model.endswith(".py") or (kind != "vllm" and name and not Path(model).exists()):
-        raise BadInput(_unknown_model_message(model, kind))
-    check_model_exists(model, name if kind == "vllm" else model)
+    if kind != "vllm" and name and not Path(model).exists():
+        raise BadInput(
+            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id "
+            "or folder, vllm:ID, "
+            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, human:NAME, or "
+            "baseline:chance | always-A | oracle."
+        )
+    model_id = name if kind == "vllm" else model
+    check_model_exists(model, model_id)
+    from eval_harness.models.local.pretrained import weights_digest
+
+    backend: Backend
     if kind == "vllm":
         from eval_harness.models.http.vllm_server import VllmServer
 
-        return VllmServer(name, settings)
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
+        backend = VllmServer(model_id, settings)
+    else:
+        from eval_harness.models.local.transformers_vlm import TransformersVLM
 
-    check_options(model, settings, TransformersVLM.options)
-    return TransformersVLM(model, settings)
+        backend = TransformersVLM(model_id, settings)
+    # After loading: a model of the Hub is in the cache then.
+    backend.digest = weights_digest(model_id, settings.adapter)
+    return backend
+
+
+class Baseline(PromptlessBackend):
+    """A baseline: guessing, a constant letter, or the answer key itself.
+
+    Its scores put a model's score in context. See also: the rules (`records/baseline_rules.py`),
+    runs of a model without the image (`runs/images.py`).
+    """
+
+    def __init__(self, name: str) -> None:
+        """Set up `chance`, `oracle` or `always-<letter>`. Raises BadInput for any other name."""
+        display_name, self._answer = make_baseline(name)
+        self.model = Model(name=display_name, kind="baseline", responder="oracle" if name == "oracle" else "guessing")
+        self.deviations: list[str] = []
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """Answer each request by the rule, in order."""
+        yield from map(self._answer, requests)
+
+
+class Recorded(PromptlessBackend):
+    """Recorded answers in a file of any supported format; call `read` before `generate`.
+
+    A question without a record is `missing`; one whose record has no text is `failed`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.answers: dict[tuple[str, int], dict[str, Any]] = {}
+        """(question id, sample number) -> record."""
+        self.model = Model(name=path.stem)
+        self.deviations: list[str] = ["answers were recorded elsewhere; prompt and generation settings are not known"]
+
+    def read(self, questions: pd.DataFrame) -> int:
+        """Read the answers to the questions of a split.
+
+        Answers to questions that the run does not ask are ignored.
+
+        Args:
+            questions: All questions of the split.
+
+        Returns:
+            The number of samples per question.
+
+        Raises:
+            BadInput: If the file has problems, such as a question that the split lacks; lists all
+                of them.
+        """
+        from eval_harness.answer_files.harness_formats import read_answer_file
+
+        predictions = read_answer_file(self.path, questions)
+        self.answers = {(row["question_id"], row["sample"]): row for row in predictions.rows}
+        return predictions.samples
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """Yield the recorded answer of each request, in order."""
+        for request in requests:
+            row = self.answers.get((request.question_id, request.sample), {"response": "", "delivery": "missing"})
+            status = STATUS_BY_DELIVERY[row["delivery"]]
+            details: dict[str, Any] = {name: row.get(name) for name in ("seconds", "reasoning", "finish_reason")}
+            error = None if status == "answered" else "no recorded answer"
+            yield Response(request.question_id, request.sample, row["response"], status, error=error, **details)
+
+    def describe(self) -> dict[str, Any]:
+        return {"recorded_file": self.path.name}
 
 
 class CachingLoader:
@@ -138,19 +209,6 @@ class CachingLoader:
         self.close()
 
 
-def _unknown_model_message(model: str, kind: str) -> str:
-    if not model.endswith(".py"):
-        return (
-            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id "
-            "or folder, vllm:ID, "
-            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, human:NAME, or "
-            "baseline:chance | always-A | oracle."
-        )
-    if not Path(model).is_file():
-        return f"--model {model}: there is no file {model}."
-    return f"--model {model}: does not say which class of the file is the model. Add :ClassName, e.g. {model}:MyModel."
-
-
 def check_model_exists(model: str, name: str) -> None:
     """Check that a model for transformers or vLLM exists, and that transformers is installed.
 
@@ -190,256 +248,3 @@ def check_model_exists(model: str, name: str) -> None:
             f"--model {model}: there is no folder of this name, and the Hub cannot be reached "
             f"({describe_error(error)})."
         ) from None
-
-
-def wrap_plug_in(
-    plug_in: Any, name: str, label: str, settings: Settings, default_options: Collection[str] = ()
-) -> Backend:
-    """Wrap a user's object as a back end.
-
-    The object needs only `generate(requests)`; other members of `Backend` get their defaults. It
-    returns a Response for each request in any order, or a text for each in the requests' order.
-
-    Args:
-        plug_in: The object.
-        name: Name of the model if the object's `model` is not a Model (in many objects it is the
-            network).
-        label: How messages refer to the object.
-        settings: Settings of the run.
-        default_options: The `BACKEND_OPTIONS` that the object supports, unless its own `options`
-            lists them.
-
-    Returns:
-        The back end.
-
-    Raises:
-        BadInput: If the object cannot generate or does not support a setting that is given.
-    """
-    if isinstance(plug_in, type):
-        raise BadInput(f"{label}: is a class. Give an object of it: {plug_in.__name__}(...).")
-    if not callable(getattr(plug_in, "generate", None)):
-        raise BadInput(f"{label}: has no generate(requests). {PLUG_IN_DOCS}")
-    if inspect.iscoroutinefunction(plug_in.generate):
-        raise BadInput(
-            f"{label}: generate is asynchronous. Give a plain function, which may use asyncio.run. {PLUG_IN_DOCS}"
-        )
-    deviations = getattr(plug_in, "deviations", [])
-    if not isinstance(deviations, list) or not all(isinstance(deviation, str) for deviation in deviations):
-        raise BadInput(f"{label}: `deviations` must be a list of strings. {PLUG_IN_DOCS}")
-    supported = getattr(plug_in, "options", None)
-    check_options(
-        label.removeprefix("--model "),
-        settings,
-        default_options if supported is None else supported,
-    )
-    return cast(Backend, _PlugIn(plug_in, name, label))
-
-
-def load_plug_in(model: str, settings: Settings) -> Backend:
-    """Load the model that a user's own file defines.
-
-    Args:
-        model: FILE.py:NAME, where NAME is a class, or a function that returns an object. It is
-            called with the settings if it takes any.
-        settings: Settings of the run.
-
-    Returns:
-        The back end.
-
-    Raises:
-        BadInput: If the file cannot be run, does not define the name, or the object cannot
-            generate.
-    """
-    file, _, name = model.rpartition(":")
-    path = Path(file)
-    if not path.is_file():
-        raise BadInput(f"--model {model}: there is no file {file}.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    # Registered before it runs, as an import would: dataclasses look their module up.
-    sys.modules[path.stem] = module
-    try:
-        # Compile the source here: the import system would reuse stale bytecode of a file with the
-        # same size and modification second.
-        exec(compile(path.read_bytes(), path, "exec"), vars(module))
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"--model {model}: {file} cannot be run ({type(error).__name__}: {error}).") from error
-    if not hasattr(module, name):
-        raise BadInput(f"--model {model}: {file} defines no {name}.")
-
-    factory = getattr(module, name)
-    try:
-        takes_settings = any(map(_takes_settings, inspect.signature(factory).parameters.values()))
-        plug_in = factory(settings) if takes_settings else factory()
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    return wrap_plug_in(
-        plug_in,
-        name,
-        f"--model {model}",
-        settings,
-        default_options=BACKEND_OPTIONS if takes_settings else (),
-    )
-
-
-def _takes_settings(parameter: inspect.Parameter) -> bool:
-    """True for a parameter that receives the settings: one called `settings`, or a required one."""
-    is_positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    return parameter.name == "settings" or (is_positional and parameter.default is parameter.empty)
-
-
-class _PlugIn:
-    """A user's object, with the defaults of `Backend` for attributes that it lacks."""
-
-    def __init__(self, plug_in: Any, name: str, label: str) -> None:
-        self.plug_in, self._label = plug_in, label
-        self.digest: str | None = code_digest(plug_in)
-        model = getattr(plug_in, "model", None)
-        self.model = model if isinstance(model, Model) else Model(name=name)
-        if not hasattr(plug_in, "deviations"):
-            self.deviations: list[str] = []
-
-    takes_stream = False
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return getattr(self.plug_in, name)
-        except AttributeError:
-            if name in _DEFAULTS:
-                return _DEFAULTS[name]
-            raise
-
-    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Yield the object's responses, or its texts as responses to the requests in order.
-
-        Texts are used only once there is exactly one for each request.
-
-        Args:
-            requests: The requests.
-
-        Yields:
-            Responses as the object yields them.
-
-        Raises:
-            BadInput: If nothing was returned that could contain an answer.
-            TypeError: If texts and responses are mixed. As after any exception of a model, the
-                runner then sends the requests again in smaller batches.
-            ValueError: If the number of texts differs from the number of requests.
-        """
-        output = self.plug_in.generate(list(requests))
-        if output is None or isinstance(output, str | Response | Mapping):
-            returned = "nothing" if output is None else f"one {type(output).__name__}"
-            raise BadInput(
-                f"{self._label}: generate(requests) returned {returned}, not a response for each "
-                f"request. {PLUG_IN_DOCS}"
-            )
-        texts: list[str] = []
-        has_responses = False
-        for reply in output:
-            if isinstance(reply, str):
-                texts.append(reply)
-            else:
-                has_responses = True
-                yield reply
-            if texts and has_responses:
-                raise TypeError(f"generate returned a mix of texts and responses ({PLUG_IN_DOCS[:-1]})")
-            if len(texts) > len(requests):  # a generator may be endless
-                break
-        if texts and len(texts) != len(requests):
-            raise ValueError(f"generate returned {len(texts)} texts for {len(requests)} requests ({PLUG_IN_DOCS[:-1]})")
-        for request, text in zip(requests, texts, strict=False):
-            yield Response(request.question_id, request.sample, text)
-
-
-_DEFAULTS = {
-    "needs_images": True,
-    "one_token": True,
-    "describe": dict,
-    "several_images": False,
-    "order": lambda questions: None,
-    "close": lambda: None,
-    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_local", "uses_http", "template_hash")},
-}
-
-
-def model_digest(model: str, settings: Settings) -> str | None:
-    """Digest what a `--model` argument refers to.
-
-    Call it after loading the model: a model of the Hub is in the cache then.
-
-    Args:
-        model: The argument.
-        settings: Settings of the run; an adapter is part of the digest.
-
-    Returns:
-        Hex digest of a file's or folder's contents, or of a Hub model's commit; None for servers,
-        baselines and people.
-    """
-    kind, _, name = model.partition(":")
-    if kind in ("openai", "azure", "baseline", "human"):
-        return None
-    if kind == "recorded" or ".py:" in model:
-        return _short_digest(Path(name if kind == "recorded" else model.rpartition(":")[0]).read_bytes())
-    from eval_harness.models.local.pretrained import describe_source
-
-    sources = [name if kind == "vllm" else model, *([settings.adapter] if settings.adapter else [])]
-    digests = [
-        folder_digest(Path(source)) if Path(source).is_dir() else describe_source(source)[1] or source
-        for source in sources
-    ]
-    return _short_digest(" ".join(digests).encode())
-
-
-def code_digest(plug_in: Any) -> str:
-    """Digest the code of an object's class: its methods' bytecode and its source file.
-
-    A class defined in a notebook has no source file; then only the bytecode is digested.
-    """
-    functions = [value for value in vars(type(plug_in)).values() if hasattr(value, "__code__")]
-    code = "\n".join(part for function in functions for part in _code_parts(function.__code__)).encode()
-    with suppress(OSError, TypeError):
-        code += Path(inspect.getfile(type(plug_in))).read_bytes()
-    return _short_digest(code)
-
-
-def folder_digest(folder: Path) -> str:
-    """Digest the files of a model folder.
-
-    Reading weights takes minutes, so the digest is cached. The cache key is made of the files'
-    names, sizes and modification times.
-    """
-    from huggingface_hub.constants import HF_HOME
-
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    # Nanoseconds, so that a quick rewrite with the same size is noticed.
-    stats = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
-    state = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    cache_file = Path(HF_HOME) / "medprobe" / f"{_short_digest(repr((folder.resolve(), state)).encode())}.digest"
-    if cache_file.is_file():
-        return cache_file.read_text()
-
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(path.relative_to(folder).as_posix().encode() + hashlib.file_digest(file, "sha256").digest())
-    cache_file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(cache_file, digest.hexdigest().encode())
-    return digest.hexdigest()
-
-
-def _code_parts(code: CodeType) -> Iterator[str]:
-    """Yield a function's bytecode, names and constants, without file names and line numbers."""
-    yield f"{code.co_name} {code.co_code.hex()} {code.co_names}"
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code_parts(constant)
-        else:
-            # The order of a frozenset's elements changes between processes.
-            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
-
-
-def _short_digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Choose the tokens that score an option, identically for every engine.
+"""Choose the tokens that score an option, identically for every engine, and answer by the scores.
 
 Method `gd` uses the tokens that may begin the option; `ps` and `ps_official` use all of its tokens.
 In this module, `tokenize` returns the token ids of a text, without special tokens.
@@ -7,16 +7,14 @@ In this module, `tokenize` returns the token ids of a text, without special toke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from eval_harness.records.request import Request
+from dataset_builders.schema import LETTERS
+from eval_harness.records.request import Request, Response
 
 Tokenize = Callable[[str], Sequence[int]]
 
 SCORED_IN_REASONING = "options were scored where the chat template has begun the model's reasoning"
-
-MAX_LOGPROB_TOKENS = 128
-"""Maximum number of token ids whose log-probabilities vLLM returns for one position."""
 
 
 class NotScorable(ValueError):
@@ -80,37 +78,28 @@ def continuation_ids(text: str, tokenize: Tokenize, space: str) -> list[int]:
     return ids
 
 
-def first_position_ids(tokens: Sequence[Sequence[int]]) -> list[int]:
-    """Return the token ids to request at the first position after the prompt, for all candidates.
-
-    Raises NotScorable if there are more than `MAX_LOGPROB_TOKENS`.
-    """
-    requested_ids = sorted({token for candidate in tokens for token in candidate})
-    if len(requested_ids) > MAX_LOGPROB_TOKENS:
-        raise NotScorable(
-            f"vLLM scores at most {MAX_LOGPROB_TOKENS} tokens at one position; --method ps avoids this limit"
-        )
-    return requested_ids
+def nan_response(request: Request) -> Response:
+    """Return the failed response to a question for which the network computed NaN."""
+    return Response(request.question_id, request.sample, "", "failed", error="its logits are NaN")
 
 
-def first_position_scores(
-    logprobs: Mapping[int, float], tokens: Sequence[Sequence[int]], official: bool
-) -> list[float]:
-    """Score candidates by log-probabilities at the first position after the prompt.
+def response_from_scores(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
+    """Make the response of a method that scores options.
+
+    The option with the highest score is chosen, or the first of equal ones.
 
     Args:
-        logprobs: Token id -> log-probability.
-        tokens: Token ids of each candidate.
-        official: Compute `ps` as the MediConfusion authors' code does.
+        request: The question.
+        scores: One score per option.
+        usage: Tokens in and out, if counted.
 
     Returns:
-        One score per candidate: the logarithm of the sum of its tokens' probabilities (`gd`), or
-        the mean of their log-probabilities (`official`).
+        A response whose text is the option's letter, or for a yes/no question its text; `failed` if
+        a score is NaN.
     """
-    candidate_logprobs = [[logprobs[token] for token in candidate] for candidate in tokens]
-    return [math.fsum(values) / len(values) if official else _logsumexp(values) for values in candidate_logprobs]
-
-
-def _logsumexp(values: Sequence[float]) -> float:
-    maximum = max(values)  # subtracted so that exp() does not underflow
-    return maximum + math.log(math.fsum(math.exp(value - maximum) for value in values))
+    if any(map(math.isnan, scores)):
+        return nan_response(request)
+    # max() returns the first of equal scores.
+    best = max(range(len(scores)), key=lambda position: scores[position])
+    text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
+    return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), usage=usage)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Thinking
-from eval_harness.reader.reasoning import split_reasoning
+from eval_harness.reader.reasoning import SplitResponse, split_reasoning
 
 THINKING_VARIABLES = ("enable_thinking", "thinking", "reasoning", "thinking_mode", "use_thinking")
 """Template variables that switch reasoning.
@@ -59,18 +59,6 @@ There it is unknown whether reasoning or the answer would have followed.
 
 Render = Callable[[Mapping[str, Any]], str]
 """Render a prompt with template variables; returns its text from the end of the question on."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedOutput:
-    """An output, decoded and split into reasoning and answer."""
-
-    text: str
-    """The answer."""
-    reasoning: str | None
-    """The reasoning before the answer; None if none was marked."""
-    unfinished: bool
-    """True if the output stops inside the reasoning."""
 
 
 def thinking_variables(render: Render, variables: Mapping[str, Any], thinking: Thinking | None) -> dict[str, Any]:
@@ -163,16 +151,16 @@ class OutputReader:
         # Tokens to drop before decoding: those that `skip_special_tokens` drops, except the marks.
         self._dropped = self._special - mark_ids
 
-    def read(self, tokens: Sequence[Sequence[int]]) -> list[DecodedOutput]:
+    def read(self, tokens: Sequence[Sequence[int]]) -> list[SplitResponse]:
         """Decode each row of new token ids into reasoning and answer."""
         rows = [[token for token in row if token not in self._dropped] for row in tokens]
         return [self._split(text) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=False)]
 
-    def _split(self, text: str) -> DecodedOutput:
+    def _split(self, text: str) -> SplitResponse:
         if cut := _CUT_OPENING.search(text):
-            return DecodedOutput(text[: cut.start()], "", True)
+            return SplitResponse(reasoning="", answer=text[: cut.start()], unfinished=True)
         split = split_reasoning(text, opened=self.opened)
         if split.reasoning is None:
-            return DecodedOutput(self._marks.sub("", text), None, split.unfinished)
+            return replace(split, answer=self._marks.sub("", text))
         answer, reasoning = (self._marks.sub("", part).strip() for part in (split.answer, split.reasoning))
-        return DecodedOutput(answer, reasoning, split.unfinished)
+        return replace(split, answer=answer, reasoning=reasoning)

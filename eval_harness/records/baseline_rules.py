@@ -1,6 +1,6 @@
 """Answer questions by a rule instead of a model: at random, with a fixed letter, or with the key.
 
-See also: running a baseline (`models/baseline_backend.py`), reproducing a submitted one
+See also: running a baseline (`models/load.py`), reproducing a submitted one
 (`store/checks.py`).
 """
 

@@ -1,7 +1,7 @@
 """Conversation forms: the order of image and text, and whether the authors' system message is sent.
 
 The form is the same for every back end unless `--form` names another; it is part of the request,
-and its hash covers what is sent. See also: the wording of prompts (`prompts.py`), a model's chat
+and its hash covers what is sent. See also: the wording of prompts (`benchmarks/`), a model's chat
 template (`models/local/model_inputs.py`).
 """
 

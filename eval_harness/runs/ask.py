@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -28,7 +29,7 @@ from dataset_builders.images.picture import make_picture
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalize_response
 from eval_harness.runs.plan import Plan
-from eval_harness.runs.reply_cache import SendRequests
+from eval_harness.runs.reply_cache import ReplyCache, SendRequests
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.run_folder import AnswerId, AnswerJournal
 
@@ -51,6 +52,33 @@ TOO_LONG_WARNING = (
 )
 
 
+def make_sender(plan: Plan) -> SendRequests:
+    """Return the function that sends a run's requests, through the cache if there is one.
+
+    Raises BadInput if a cache is given but the model is not behind a server, or if the cache's
+    folder cannot be created.
+    """
+    backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
+    send: SendRequests = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
+    if folder is None:
+        return send
+    if backend.is_local:
+        raise BadInput(
+            f"--cache: keeps replies of servers, and --model {model} runs here. Omit it; a repeated command asks only what has no answer."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
+    identity = {
+        "model": model,
+        "server": getattr(backend, "base_url", None),
+        "method": plan.run.request.method,
+        "generation": plan.run.request.generation,
+    }
+    return ReplyCache(folder, identity, backend.deviations, keeps_draws=False).through(send)
+
+
 def ask(
     plan: Plan,
     journal: AnswerJournal,
@@ -63,7 +91,7 @@ def ask(
         plan: the run.
         journal: the journal to which responses are appended.
         instances: (row, sample) pairs of this process.
-        send: function from requests to responses (`reply_cache.make_sender`).
+        send: function from requests to responses (`make_sender`).
 
     Returns:
         The number of instances that were sent.
@@ -121,19 +149,18 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 
     checked = _checked(plan, send)
     if plan.backend.takes_stream:
-        if hasattr(plan.backend, "answered_request") and hasattr(plan.backend, "probe_images"):
+        backend: Any = plan.backend
+        if hasattr(backend, "probe_images"):
             # Sent again before the server is given up.
-            plan.backend.answered_request = answered_before()
-            begins = plan.backend.answered_request is None and instances[:1] == plan.instances[:1]
-            plan.backend.probe_images = begins and plan.shows_images and not plan.config.settings.no_look
+            backend.answered_request = answered_before()
+            begins = backend.answered_request is None and instances[:1] == plan.instances[:1]
+            backend.probe_images = begins and plan.shows_images and not plan.config.settings.no_look
         yield from checked(plan.stream(instances))
         return
-    sender = Sender(checked, answered_before)
-    try:
-        for batch in plan.requests(instances):
-            yield from sender.responses(batch)
-    except ModelFailed as failed:
-        raise _stopped(plan, failed, journal.path.with_name("error.txt")) from failed.__cause__
+    error_file = journal.path.with_name("error.txt")
+    sender = Sender(checked, answered_before, f"--model {plan.run.request.model}", error_file)
+    for batch in plan.requests(instances):
+        yield from sender.responses(batch)
 
 
 def _checked(plan: Plan, send: SendRequests) -> SendRequests:
@@ -167,53 +194,30 @@ def _checked(plan: Plan, send: SendRequests) -> SendRequests:
     return checked
 
 
-def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
-    """Return the error for a model that has stopped answering; its traceback goes to `path`."""
-    error = failed.__cause__
-    assert error is not None
-    if isinstance(error, BadInput):
-        return error
-    path.write_text("".join(traceback.format_exception(error)), "utf-8")
-    reason = describe_error(error)
-    return BadInput(
-        f"--model {plan.run.request.model}: stopped answering: {failed.failures} questions in a "
-        f"row failed, the last one with {reason}. "
-        f"The traceback is in {path}; the same command resumes the run."
-    )
-
-
-class ModelFailed(Exception):
-    """The model has stopped answering; `__cause__` is its last exception.
-
-    `failures` is the number of consecutive failures.
-    """
-
-    def __init__(self, failures: int) -> None:
-        super().__init__(failures)
-        self.failures = failures
-
-
 class Sender:
     """Send batches to a back end and produce exactly one response per request."""
 
-    def __init__(self, send: SendRequests, answered_before: Callable[[], Request | None]) -> None:
+    def __init__(
+        self, send: SendRequests, answered_before: Callable[[], Request | None], label: str, error_file: Path
+    ) -> None:
         """Initialize.
 
         Args:
             send: yields at most one response for each request in a list, and no others.
             answered_before: returns a request that was answered earlier in the run, or None.
+            label: the option that named the model, for messages.
+            error_file: where the traceback of a model that has stopped answering is written.
         """
-        self._send = send
-        self._answered_before = answered_before
+        self._send, self._answered_before = send, answered_before
+        self._label, self._error_file = label, error_file
         self._answered: Request | None = None
         self._failures = 0
-        self._error: Exception | SystemExit | None = None
+        self._error: Exception | SystemExit = ValueError("no response was returned")
 
     def responses(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield one response per request, in any order.
 
-        Raises ModelFailed if the model has stopped answering. A BadInput of the back end is passed
-        on.
+        Raises BadInput if the model has stopped answering, and passes on one of the back end.
         """
         batches = [list(requests)]
         while batches:
@@ -240,10 +244,10 @@ class Sender:
                 )
             if self._failures >= MAX_CONSECUTIVE_FAILURES and self._known is not None:
                 if not self._works():
-                    raise ModelFailed(self._failures) from self._error
+                    raise self._stopped() from self._error
                 self._failures = 0
         if self._failures and self._known is None:
-            raise ModelFailed(self._failures) from self._error
+            raise self._stopped() from self._error
 
     def _count(self, response: Response, request: Request) -> None:
         if response.status == "answered":
@@ -264,6 +268,17 @@ class Sender:
         except (Exception, SystemExit) as error:
             self._error = error
             return False
+
+    def _stopped(self) -> BadInput:
+        """Return the error for a model that has stopped answering; write its traceback."""
+        if isinstance(self._error, BadInput):
+            return self._error
+        self._error_file.write_text("".join(traceback.format_exception(self._error)), "utf-8")
+        return BadInput(
+            f"{self._label}: stopped answering: {self._failures} questions in a "
+            f"row failed, the last one with {describe_error(self._error)}. "
+            f"The traceback is in {self._error_file}; the same command resumes the run."
+        )
 
 
 def _reason(request: Request, error: Exception | SystemExit) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Settings, parse_price, parse_thinking
@@ -144,11 +144,15 @@ def option_types() -> dict[str, Any]:
     return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}
 
 
+def _optional(types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pydantic model in which every one of these options is optional."""
+    return {name: (kind, None) for name, kind in types.items()}
+
+
 @lru_cache
 def _options_model() -> type[BaseModel]:
-    """Return a pydantic model in which every option is optional."""
-    options: dict[str, Any] = {name: (kind, None) for name, kind in option_types().items()}
-    return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)
+    config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+    return create_model("Options", __config__=config, **_optional(option_types()))
 
 
 def validate_options(raw_options: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,22 +219,16 @@ def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
     return EvalConfig(**fields_of(EvalConfig), settings=Settings(**fields_of(Settings)))
 
 
-class ModelArgs(BaseModel):
-    """The named model arguments (`interface.MODEL_ARGS`); all others are for vLLM's engine."""
-
-    model_config = ConfigDict(extra="allow", protected_namespaces=())
-
-    dtype: str | None = None
-    attn_implementation: str | None = None
-    device_map: str | dict[str, Any] | None = None
-    quantization: str | None = None
-    adapter: str | None = None
-    min_pixels: PositiveInt | None = None
-    max_pixels: PositiveInt | None = None
+ModelArgs = create_model(
+    "ModelArgs",
+    __config__=ConfigDict(extra="allow", protected_namespaces=()),
+    **_optional({name: get_type_hints(Settings, include_extras=True)[name] for name in MODEL_ARGS}),
+)
+"""The named model arguments (`interface.MODEL_ARGS`), with the types that `Settings` declares."""
 
 
 def parse_model_args(text: str | None) -> dict[str, Any]:
-    """Parse `--model-args` into settings.
+    """Parse `--model-args` into settings; keys other than `MODEL_ARGS` are for vLLM's engine.
 
     Raises BadInput if it is not a JSON object or a value has the wrong type.
     """

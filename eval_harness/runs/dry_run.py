@@ -131,7 +131,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     load = CachingLoader()
     plan = make_plan(config, load)
     arm_plans = [make_plan(replace(config, image=image), load) for image in comparison_arms(plan)] if arms else []
-    request, run = next(plan.requests(plan.instances[:1]))[0], plan.run
+    request, run = _first_request(plan), plan.run
     generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
     lines = [
         f"{run.model.name} on {run.benchmark.name} · {run.benchmark.split} · "
@@ -140,7 +140,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
         f"method {run.method.name}, prompt {run.method.prompt}, {generation}",
         *(f"deviation: {words}" for words in run.deviations),
         f"first question: {request.question_id}; image: {_images(request)}",
-        *(f"{each.run.request.image}: {_images(_request_of(each, request.question_id))}" for each in arm_plans),
+        *(f"{arm_plan.run.request.image}: {_images(_first_request(arm_plan))}" for arm_plan in arm_plans),
     ]
     if request.system:
         lines += ["--- system", request.system]
@@ -149,12 +149,12 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     lines += ["--- prompt", request.prompt, "---"]
     if request.candidates:
         lines.append("scored: " + " | ".join(request.candidates))
-    for each in (plan, *arm_plans):
-        lines += [f"{each.run.request.image}:"] if arm_plans else []
-        lines.append(str(estimate_size(each)))
+    for sized_plan in (plan, *arm_plans):
+        lines += [f"{sized_plan.run.request.image}:"] if arm_plans else []
+        lines.append(str(estimate_size(sized_plan)))
     if may_reason(plan):
         lines.append(REASONING_NOTE)
-    if hasattr(plan.backend, "look") and plan.shows_images and not config.settings.no_look:
+    if hasattr(plan.backend, "probe_images") and plan.shows_images and not config.settings.no_look:
         lines.append(IMAGE_CHECK_NOTE)
     if config.judge:
         lines.append(f"{JUDGE_NOTE}: {config.judge}")
@@ -167,10 +167,8 @@ def _images(request: Request) -> str:
     return ("; ".join(map(_saved, request.images)) or "none is sent") + ids
 
 
-def _request_of(plan: Plan, question_id: str) -> Request:
-    """Build the first request about a question."""
-    row = plan.selection.questions["question_id"].tolist().index(question_id)
-    return next(plan.requests([(row, 0)]))[0]
+def _first_request(plan: Plan) -> Request:
+    return next(plan.requests(plan.instances[:1]))[0]
 
 
 def round_to_two_digits(number: float) -> str:

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import eval_spec
+from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.derive.reading import official_reader
 from eval_harness.models.interface import BACKEND_OPTIONS, DEFAULT_REASONING_TOKENS, Backend, Settings, json_description
-from eval_harness.models.load import load_backend
-from eval_harness.prompts import get_prompt
+from eval_harness.models.load import Recorded, load_backend
 from eval_harness.reader.judge import NO_JUDGE_DEVIATION, judge_record
 from eval_harness.records.conversation import form_hash, get_form
 from eval_harness.records.limits import MAX_FIELD_BYTES, limits_for
@@ -203,7 +202,6 @@ def _check_images(config: EvalConfig, backend: Backend, selection: Selection) ->
 
 
 def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
-    from eval_harness.models.recorded import Recorded
 
     # One sample per rotation of the longest list of options.
     if config.permute:

@@ -17,41 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.records.request import Request, Response
-from eval_harness.runs.plan import Plan
 from eval_harness.runs.run_folder import AnswerId
 
 SendRequests = Callable[[Any], Iterable[Response]]
 """Function from requests to responses, with at most one response per request."""
-
-
-def make_sender(plan: Plan) -> SendRequests:
-    """Return the function that sends a run's requests, through the cache if there is one.
-
-    Raises BadInput if a cache is given but the model is not behind a server, or if the cache's
-    folder cannot be created.
-    """
-    backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
-    send: SendRequests = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
-    if folder is None:
-        return send
-    if backend.is_local:
-        raise BadInput(
-            f"--cache: keeps replies of servers, and --model {model} runs here. Omit it; a repeated command asks only what has no answer."
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
-    identity = {
-        "model": model,
-        "server": getattr(backend, "base_url", None),
-        "method": plan.run.request.method,
-        "generation": plan.run.request.generation,
-    }
-    return ReplyCache(folder, identity, backend.deviations, keeps_draws=False).through(send)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, row_image_ids
-from eval_harness.benchmarks import eval_spec
+from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.prompts import get_prompt
 from eval_harness.records.conversation import Form, get_form
 from eval_harness.records.permutations import rotate_options, rotation
 from eval_harness.records.request import Request, Scoring, Shot

@@ -2,9 +2,8 @@
 
 EvalConfig   the user's options                       config.py
 Plan         questions, prompts, model, run.json      plan.py
-begin_run    the run folder, new or resumed           here, shards.py
-ask          requests -> answers in the journal       ask.py
-make_sender  the model, behind a cache of replies     reply_cache.py
+begin_run    the run folder, new or resumed           here, run_folder.py
+ask          requests -> answers in the journal       ask.py, reply_cache.py
 score_run    journal -> answers -> scores -> files    run_scoring.py, derive/
 """
 
@@ -28,21 +27,23 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.names import printable_line
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
-from eval_harness.runs.ask import ask
+from eval_harness.runs.ask import ask, make_sender
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import BackendLoader, Plan, comparison_arms, make_plan
-from eval_harness.runs.reply_cache import SendRequests, make_sender
-from eval_harness.runs.run_folder import make_run_folder, read_run_questions, report_disk_errors, write_run
-from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.shards import (
+from eval_harness.runs.run_folder import (
     MERGED_JOURNAL,
     Shard,
     archive_journals,
     folder_lock,
+    make_run_folder,
     merge_journals,
     read_answer_records,
+    read_run_questions,
+    report_disk_errors,
+    write_run,
 )
+from eval_harness.runs.run_scoring import score_run
 
 
 def run_evaluation(
@@ -68,7 +69,27 @@ def run_evaluation(
     check_sending_allowed(plan)
     send = make_sender(plan)
     folder = config.out or Path("runs") / plan.run.run_id
-    return _run(plan, shard, folder, send, max_questions), folder
+    with report_disk_errors(folder):
+        make_run_folder(folder)
+        with shard.claim(folder):
+            with folder_lock(folder):
+                plan = begin_run(folder, plan, shard)
+                journal = shard.open_journal(folder)
+            with journal:
+                generation, samples = plan.run.method.generation, plan.run.request.samples
+                if samples > 1 and generation["temperature"] and plan.config.samples:
+                    print(
+                        f"--samples {samples}: answers are sampled at temperature {generation['temperature']}.",
+                        file=sys.stderr,
+                    )
+                instances = shard.instances(plan.selection.questions, plan.instances)[:max_questions]
+                answered_now = ask(plan, journal, instances, send)
+            if answered_now:
+                update_run_record(folder, plan.run, plan.backend)
+            with folder_lock(folder):
+                # Under the lock, so that exactly one process is the last to finish, and scores.
+                is_finished = merge_journals(folder).issuperset(map(plan.key, plan.instances))
+                return score_run(folder) if is_finished else None, folder
 
 
 def evaluate_arms(config: EvalConfig, load: BackendLoader) -> tuple[Result | None, Path]:
@@ -96,31 +117,6 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader) -> tuple[Result | Non
     return done
 
 
-def _run(plan: Plan, shard: Shard, folder: Path, send: SendRequests, max_questions: int | None) -> Result | None:
-    with report_disk_errors(folder):
-        make_run_folder(folder)
-        with shard.claim(folder):
-            with folder_lock(folder):
-                plan = begin_run(folder, plan, shard)
-                journal = shard.open_journal(folder)
-            with journal:
-                generation, samples = plan.run.method.generation, plan.run.request.samples
-                if samples > 1 and generation["temperature"] and plan.config.samples:
-                    print(
-                        f"--samples {samples}: answers are sampled at temperature {generation['temperature']}.",
-                        file=sys.stderr,
-                    )
-                instances = shard.instances(plan.selection.questions, plan.instances)[:max_questions]
-                answered_now = ask(plan, journal, instances, send)
-            if answered_now:
-                update_run_record(folder, plan.run, plan.backend)
-            with folder_lock(folder):
-                # Under the lock, so that exactly one process is the last to finish, and scores.
-                if not merge_journals(folder).issuperset(map(plan.key, plan.instances)):
-                    return None
-                return score_run(folder)
-
-
 def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
     """Write `run.json`, or check that the existing one has the same request.
 
@@ -140,29 +136,22 @@ def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
         archive_journals(folder)
         for name in (ANSWERS_FILE, JUDGE_FILE, *DERIVED_FILES):
             (folder / name).unlink(missing_ok=True)
+    has_answers = any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
     # A record without answers, which no other process uses, may be replaced.
-    if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.other_processes_alive(folder)):
+    if not (folder / "run.json").exists() or not (has_answers or shard.other_processes_alive(folder)):
         write_run(folder, plan.run, plan.selection.questions)
         return plan
     stored = read_run(folder)
-    plan = _continued(folder, plan, stored)
-    environment = {"environment": stored.environment}
-    write_run(folder, plan.run.model_copy(update=environment), plan.selection.questions)
-    return plan
-
-
-def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
-    """Return the plan that resumes the stored run. Raises BadInput if that is a different run."""
-    run = plan.run
-    different = _differences(stored.request.model_dump(), run.request.model_dump())
+    different = _differences(stored.request.model_dump(), plan.run.request.model_dump())
     if different:
         raise BadInput(
             f"{folder}: contains a different run: {'; '.join(different)}. Give another --out, or "
             "--no-resume to start over."
         )
     # The display name and the software versions may change when a run is resumed.
-    deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
-    run = run.model_copy(update={"created_at": stored.created_at, "deviations": deviations})
+    deviations = list(dict.fromkeys([*plan.run.deviations, *stored.deviations]))
+    run = plan.run.model_copy(update={"created_at": stored.created_at, "deviations": deviations})
+    write_run(folder, run.model_copy(update={"environment": stored.environment}), plan.selection.questions)
     return replace(plan, run=run)
 
 
@@ -172,10 +161,6 @@ def _differences(stored: dict[str, Any], current: dict[str, Any]) -> list[str]:
     names = [name for name in dict.fromkeys([*current, *stored]) if stored.get(name) != current.get(name)]
     descriptions = {"model_digest": "the model's file, code or weights have changed"}
     return [descriptions.get(name, f"{name} {stored.get(name)!r} -> {current.get(name)!r}") for name in names]
-
-
-def _holds_answers(folder: Path) -> bool:
-    return any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
 
 
 def keep_answered_cases(folder: Path) -> None:

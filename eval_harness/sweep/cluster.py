@@ -7,7 +7,7 @@ must share the folders. This process holds the run folders' locks (`Shard.claim`
 a model are done, it merges the journals and scores the runs. After a crash it resumes from the
 journals.
 
-See also: the forecast, which gives the remaining questions (`forecast.py`); running without Ray
+See also: the forecast, which gives the remaining questions (`progress.py`); running without Ray
 (`local.py`).
 """
 
@@ -24,17 +24,23 @@ from typing import Any
 from dataset_builders.errors import BadInput, first_line
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 from eval_harness.models.load import CachingLoader
-from eval_harness.runs.ask import ask
+from eval_harness.runs.ask import ask, make_sender
 from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import Plan, make_plan
-from eval_harness.runs.reply_cache import make_sender
 from eval_harness.runs.requests import MAX_REQUESTS_PER_BATCH, Instance
-from eval_harness.runs.run_folder import AnswerJournal, make_run_folder, report_disk_errors
+from eval_harness.runs.run_folder import (
+    AnswerJournal,
+    Shard,
+    folder_lock,
+    make_run_folder,
+    merge_journals,
+    read_answer_records,
+    report_disk_errors,
+)
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import begin_run, update_run_record
-from eval_harness.runs.shards import Shard, case_numbers, folder_lock, merge_journals, read_answer_records
-from eval_harness.sweep.forecast import Forecast
 from eval_harness.sweep.local import TaskResult, error_line
+from eval_harness.sweep.progress import Forecast
 from eval_harness.sweep.tasks import SweepTask
 
 MAX_PART_RETRIES = 4
@@ -142,11 +148,11 @@ def split_into_parts(forecast: Forecast, workers: int, max_questions: int | None
         Parts of at most about `MAX_REQUESTS_PER_BATCH` questions, in the order of the plan.
     """
     assert forecast.plan is not None
-    cases = case_numbers(forecast.plan.selection.questions)
+    cases = forecast.plan.selection.questions["case_id"].tolist()
     waiting = list(forecast.waiting)[:max_questions]
     size = max(1, min(MAX_REQUESTS_PER_BATCH, -(-len(waiting) // (4 * workers))))
     parts: list[Part] = []
-    for _, case in groupby(waiting, lambda instance: cases[forecast.plan.key(instance)[0]]):  # type: ignore[union-attr]
+    for _, case in groupby(waiting, lambda instance: cases[instance[0]]):
         if not parts or len(parts[-1][1]) >= size:
             parts.append((forecast.task, []))
         parts[-1][1].extend(case)

@@ -201,20 +201,21 @@ def _benchmarks() -> list[dict[str, str]]:
 
 def _prompts() -> list[dict[str, str]]:
     """Return one row per prompt; `default` lists the methods or question types it is used for."""
+    from dataset_builders.benchmarks import FORMATS
     from eval_harness.benchmarks import eval_spec
-    from eval_harness.prompts import PROMPTS
 
     return [
         {
             "benchmark": family,
-            "prompt": name,
+            "prompt": prompt.name,
             "methods": ", ".join(prompt.methods),
             "default": ", ".join(
-                kind for kind, default in eval_spec(family).default_prompts.items() if default == name
+                kind for kind, default in eval_spec(family).default_prompts.items() if default == prompt.name
             ),
             "source": prompt.source,
         }
-        for (family, name), prompt in PROMPTS.items()
+        for family in FORMATS
+        for prompt in eval_spec(family).prompts
     ]
 
 

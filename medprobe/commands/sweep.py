@@ -49,10 +49,9 @@ def sweep(
     Questions that already have an answer are not asked again.
     """
     from dataset_builders.errors import BadInput
-    from eval_harness.runs.shards import Shard
-    from eval_harness.sweep.forecast import forecast_tasks, format_forecast
+    from eval_harness.runs.run_folder import Shard
     from eval_harness.sweep.local import run_task, run_tasks_locally
-    from eval_harness.sweep.report import format_report, write_scores_csv
+    from eval_harness.sweep.progress import forecast_tasks, format_forecast, format_report, write_scores_csv
     from eval_harness.sweep.tasks import find_task, read_sweep, slurm_script
 
     if sum([slurm, task is not None, ray is not None]) > 1:

@@ -1,8 +1,7 @@
-"""A chat-completion server on loopback that misbehaves on purpose before it answers correctly.
+"""A chat-completion server on loopback that misbehaves on purpose.
 
-`ChaosServer(faults)` produces the faults in turn, one per request, before it answers a question; a
-question meets each fault at most once, and at most three faults in all. `asked` and `served` count
-the requests and the answers.
+`fault_for` chooses the fault of each request. `asked` and `served` count the requests and the
+answers.
 """
 
 import contextlib
@@ -46,8 +45,8 @@ class _Quiet(ThreadingHTTPServer):
 class ChaosServer:
     """A context manager that serves on 127.0.0.1."""
 
-    def __init__(self, faults=(), hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
-        self.faults, self.hang, self.retry_after = tuple(faults), hang, retry_after
+    def __init__(self, hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
+        self.hang, self.retry_after = hang, retry_after
         self.answer, self.delay = answer, delay
         self.further: dict[str, Callable[[dict], dict]] = {}
         """Endpoint -> its reply to a body; any other endpoint gives 404."""
@@ -56,8 +55,6 @@ class ChaosServer:
         self.bodies: list[dict] = []
         self.headers: list[dict] = []
         self.now = self.most = 0
-        self._met: dict[str, set[str]] = {}
-        self._turn = 0
         self._lock = threading.Lock()
         self._server = _Quiet(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -73,15 +70,7 @@ class ChaosServer:
         self._server.server_close()
 
     def fault_for(self, question: str) -> str | None:
-        """Return the next fault that this question has not met; None to answer it."""
-        met = self._met.setdefault(question, set())
-        for _ in self.faults:
-            fault = self.faults[self._turn % len(self.faults)]
-            self._turn += 1
-            # Three, because the client retries four times.
-            if fault not in met and len(met) < 3:
-                met.add(fault)
-                return fault
+        """Return how to misbehave at this request (see `misbehave`); None to answer it."""
         return None
 
     def _handler(self):

@@ -8,7 +8,6 @@ requests in flight and questions. Then the fault is removed and the same command
 
 import contextlib
 import hashlib
-import json
 import random
 import re
 import time
@@ -22,7 +21,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http import openai_chat
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
-from eval_harness.models.load import wrap_plug_in
+from eval_harness.models.plug_in import wrap_plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
 from eval_harness.runs.ask import MAX_CONSECUTIVE_FAILURES
@@ -74,9 +73,7 @@ PLUG_IN_FAULTS = {
 }
 """What a plug-in does with a question -> the recorded error; None: answered if asked alone."""
 CUDA_ERROR = "RuntimeError: CUDA error: device-side assert triggered"
-RUN_METHODS = ("mc", "gd", "ps")
-MODEL_FAULTS = ("dies", "mixed", "lacks weights", "lacks weights, allowed", "not a number")
-FAULT_KINDS = (*SERVER_FAULTS, *PLUG_IN_FAULTS, *MODEL_FAULTS)
+FAULT_KINDS = (*SERVER_FAULTS, *PLUG_IN_FAULTS, "dies", "mixed")
 FAULT_SCOPES = (
     "always",
     "some questions",
@@ -250,62 +247,8 @@ class PlugIn(Scenario):
             assert line, "a model that answers nothing ends the run in one line"
 
 
-class LocalModel(Scenario):
-    """A checkpoint without the weights of its last layer, or a network that computes NaN."""
-
-    def __init__(self, *scenario):
-        from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-
-        super().__init__(*scenario)
-        self.limit, self.folder = 12, self.out.with_name("tiny")
-        make_tiny_vlm(self.folder)
-        self.weights = (self.folder / "model.safetensors").read_bytes()
-
-    def run(self):
-        from safetensors.torch import load, save_file
-
-        from eval_harness.models.local.transformers_vlm import TransformersVLM
-
-        def loaded(model, settings):
-            backend = TransformersVLM(model, settings)
-            if self.kind == "not a number" and not self.mended:
-                backend.network.model.lm_head.weight.data.fill_(float("nan"))
-            return backend
-
-        (self.folder / "model.safetensors").write_bytes(self.weights)
-        if "lacks" in self.kind and not self.mended:
-            weights = load(self.weights)
-            remaining_weights = {name: value for name, value in weights.items() if "lm_head" not in name}
-            save_file(remaining_weights, self.folder / "model.safetensors", {"format": "pt"})
-        allowed = self.kind.endswith("allowed")
-        settings, method = (
-            Settings(allow_missing_weights=allowed),
-            RUN_METHODS[FAULT_SCOPES.index(self.scope) % len(RUN_METHODS)],
-        )
-        return run_evaluation(self.config(str(self.folder), settings, method=method, max_tokens=2), loaded)[0]
-
-    def check(self, line, statuses, records, output):
-        if self.kind == "lacks weights":
-            assert "lacks 1 of the model's weights" in line and not records
-        elif self.kind == "not a number":
-            assert line and {entry["error"] for entry in records.values()} == {"its logits are NaN"}
-            assert set(statuses) == {"failed"} and {entry["response"] for entry in records.values()} <= {"", None}
-        else:
-            assert set(statuses) == {"answered"}
-            (deviation,) = json.loads((self.out / "run.json").read_text())["deviations"]
-            assert (
-                deviation.startswith("the checkpoint lacks 1 of the model's weights, which were drawn at random")
-                and deviation in output
-            )
-
-
 def journal(folder):
     return {answer_id(line): line for line in read_answer_journal(folder / "answers.jsonl")}
-
-
-def world(kind):
-    local = ("lacks weights", "lacks weights, allowed", "not a number")
-    return Server if kind in SERVER_FAULTS else LocalModel if kind in local else PlugIn
 
 
 FAULT_CASES = [
@@ -323,7 +266,9 @@ def quick(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scope"), few(sorted(FAULT_CASES, key=lambda case: FAULT_CASES.index(case) % 7), 6))
 def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path, capsys, kind, scope):
-    scenario = world(kind)(kind, scope, str(phantoms / "mediconfusion"), tmp_path / "run")
+    scenario = (Server if kind in SERVER_FAULTS else PlugIn)(
+        kind, scope, str(phantoms / "mediconfusion"), tmp_path / "run"
+    )
     result, line = None, ""
     with scenario if isinstance(scenario, ChaosServer) else contextlib.nullcontext():
         start = time.monotonic()
@@ -376,3 +321,39 @@ def test_waiting_for_a_server_is_reported(monkeypatch, capsys):
         r"--model openai:m: no answer from http://127\S+ for .*; giving up after 60 s \(HTTP 503: .*trouble",
         output,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "method"),
+    few([("lacks", "mc"), ("lacks, allowed", "gd"), ("not a number", "ps"), ("not a number", "mc")], 3),
+)
+def test_a_defective_local_model_ends_in_one_line_or_is_recorded(phantoms, tmp_path, fault, method):
+    """A checkpoint without the weights of its last layer, or a network that computes NaN."""
+    from safetensors.torch import load_file, save_file
+
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+    file = make_tiny_vlm(tmp_path / "tiny") / "model.safetensors"
+    weights = load_file(file)
+    settings = Settings(allow_missing_weights="allowed" in fault)
+    options = {"settings": settings, "method": method, "limit": 12, "out": tmp_path / "run", "max_tokens": 2}
+    config = EvalConfig("mediconfusion", str(tmp_path / "tiny"), str(phantoms / "mediconfusion"), **options)
+
+    def loaded(model, settings):
+        backend = TransformersVLM(model, settings)
+        backend.network.model.lm_head.weight.data.fill_(float("nan"))
+        return backend
+
+    if fault == "not a number":
+        assert "its logits are NaN" in refused(run_evaluation, config, loaded)
+        assert {entry["error"] for entry in journal(config.out).values()} == {"its logits are NaN"}
+        assert run_evaluation(config)[0].statuses["answered"] == config.limit
+    else:
+        save_file({name: value for name, value in weights.items() if "lm_head" not in name}, file, {"format": "pt"})
+        words = "the checkpoint lacks 1 of the model's weights"
+        if settings.allow_missing_weights:
+            assert run_evaluation(config)[0].deviations[0].startswith(words)
+        else:
+            assert words in refused(run_evaluation, config) and not config.out.exists()

@@ -5,6 +5,7 @@ every run ends.
 """
 
 import hashlib
+import json
 import random
 import time
 
@@ -43,6 +44,10 @@ ERROR_BODIES = (
     lambda words, chance: {"error": {"message": words, "param": "None", "type": "invalid_request_error"}},
     lambda words, chance: {"error": {"message": words, "param": chance.choice(["messages", "model", "temperature"])}},
     lambda words, chance: [{"error": {"message": words, "status": "INVALID_ARGUMENT"}}],
+    lambda words, chance: {"detail": [{"type": "extra_forbidden", "loc": ["body", "x"], "msg": words}]},
+    lambda words, chance: {"object": "error", "message": words, "type": "BadRequestError", "code": 400},
+    lambda words, chance: {"error": {"message": "no", "metadata": {"raw": json.dumps({"error": words})}}},
+    lambda words, chance: words,
 )  # fmt: skip
 ERRORS_INSIDE_200 = (
     lambda status, words: {"error": {"code": str(status), "message": words}},
@@ -75,7 +80,7 @@ class FaultyServer:
         )
         self.bound = self.chance.choice([2000, 3000, 9000, 16000])
         self.after = self.chance.randint(1, 9)
-        self.answered, self.asked = 0, {}
+        self.answered, self.asked, self.rejected = 0, {}, set()
 
     def concerns(self, text):
         if text in {f"Question {number}?" for number in range(self.first)}:
@@ -102,12 +107,9 @@ class FaultyServer:
             case "filter":
                 code = {"error": {"message": self.words, "code": self.chance.choice(FILTER_CODES)}}
                 return (self.chance.choice([400, 403, 422, 451]), code) if self.concerns(text) else None
-            case "parameter":
-                return (
-                    self.error(self.chance.choice([400, 422]))
-                    if any(name in body for name in self.parameters)
-                    else None
-                )
+            case "parameter" if any(name in body for name in self.parameters):
+                self.rejected.add(text)
+                return self.error(self.chance.choice([400, 422]))
             case "limit":
                 if limit > self.bound:
                     return self.error(400)
@@ -166,10 +168,17 @@ def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
         question.question_id: spared if scenario.concerns(question.prompt) else "answered" for question in questions
     }
     assert statuses == expected
-    if kind == "parameter":  # only the parameters that it rejects are left out
+    if kind == "parameter":  # only the parameters that it rejects are left out, for all questions alike
         sent = server.bodies[-1]
+        assert len(scenario.rejected) == 1, "one question alone met the rejections"
+        deviations = " ".join(backend.deviations)
+        for name, words in (("temperature", "setting the temperature"), ("seed", "no seed")):
+            assert (words in deviations) == (name in scenario.parameters)
         assert {"temperature", *["seed"] * scenario.sampled} - set(sent) == {*scenario.parameters} - {"max_tokens"}
         assert ("max_completion_tokens" in sent) == ("max_tokens" in scenario.parameters)
+    if kind == "limit":  # halved until it is accepted
+        accepted = next((limit for limit in (8192, 4096, 2048) if limit <= scenario.bound), None)
+        assert backend.describe().get("output_limit") == accepted
     if kind in ("refusing", "parameter"):
         tokens = sum(response.usage[0] for response in responses if response.usage)
         assert tokens == 10 * scenario.answered, "every reply is in the cost"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eval_harness.models.http.server_errors import ServerFailure
+from eval_harness.models.http.server_errors import ServerFailure, first_choice
 from eval_harness.reader.reasoning import split_reasoning
 from eval_harness.records.finish_reasons import normalize_finish_reason
 
@@ -73,8 +73,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
         ServerFailure: If the document is not a chat completion with a message.
     """
     fields = document if isinstance(document, dict) else {}
-    choices = fields.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    choice = first_choice(fields)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
@@ -122,11 +121,9 @@ def _split_content(content: Any) -> tuple[str, str]:
 
     The content is a text, or a list of parts, some of which are reasoning (Anthropic, Mistral).
     """
-    if not isinstance(content, list):
-        return content or "", ""
     texts: list[str] = []
     reasoning: list[str] = []
-    for part in content:
+    for part in content if isinstance(content, list) else [content]:
         if isinstance(part, str):
             texts.append(part)
         elif isinstance(part, dict):

@@ -2,27 +2,25 @@
 
 Works with OpenAI, Azure, vLLM, SGLang, TGI and `transformers serve`. A server is judged by what it
 does, not by what it says. Until it has answered a first question, only one is in flight: with that
-one, trial and error finds which parameters the server supports (`chat_parameters.py`), and they
+one, trial and error finds which parameters the server supports (`chat_requests.py`), and they
 apply to all others. The openai client retries a question; while the server is busy or unreachable,
 the question is sent again until `--wait-server` has passed. Before an error ends the run, a
 question that was answered earlier is sent again, or else a made-up one. See also: the client
-(`chat_client.py`), messages (`chat_messages.py`), replies (`chat_replies.py`), errors
-(`server_errors.py`).
+(`chat_client.py`), messages and parameters (`chat_requests.py`), replies (`chat_replies.py`),
+errors (`server_errors.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import queue
-import re
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,13 +28,20 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_client import AZURE_PREFIX, OPENAI_URL, open_client, post
-from eval_harness.models.http.chat_messages import build_messages
-from eval_harness.models.http.chat_parameters import Parameters, RequestForm
 from eval_harness.models.http.chat_replies import Reply, candidate_logprob, parse_chat_reply
+from eval_harness.models.http.chat_requests import (
+    IMAGE_PROBE_PROMPT,
+    Messages,
+    Parameters,
+    RequestForm,
+    build_messages,
+    probe_picture,
+    probe_request,
+)
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, redact_keys
 from eval_harness.models.http.token_scores import TokenScores
-from eval_harness.models.interface import Backend, Settings, response_from_scores
-from eval_harness.models.option_tokens import SCORED_IN_REASONING, NotScorable
+from eval_harness.models.interface import Backend, Settings
+from eval_harness.models.option_tokens import SCORED_IN_REASONING, NotScorable, response_from_scores
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -61,15 +66,9 @@ REPORT_INTERVAL_S = 10.0
 DRAIN_TIMEOUT_S = 5.0
 """Seconds to wait for replies in flight when a run ends in an error: they are paid for already."""
 
-Messages = list[dict[str, Any]]
 QueuedRequest = tuple[Request, Messages | Exception]
 """A request with its messages, or with the exception that kept its image from being shown."""
 AWAITING_REPLY = "its reply is awaited"
-PROBE_PROMPT, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
-IMAGE_PROBE_PROMPT, IMAGE_PROBE_NUMBER = (
-    "Which number is written in the picture? Answer with the number alone.",
-    "4817",
-)
 DROPS_IMAGES = (
     "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"
 )
@@ -87,9 +86,7 @@ class OpenAIChat(Backend):
     written anywhere.
     """
 
-    needs_images = True
     several_images = True
-    one_token = True
     is_local = False
     uses_http = True
     takes_stream = True
@@ -247,10 +244,10 @@ class OpenAIChat(Backend):
 
     async def _report(self) -> None:
         """Print a line from time to time while no answers arrive."""
-        began = reported_at = time.monotonic()
+        reported_at = self._began
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S / 10)
-            since = max(began, self._alive_at)
+            since = self._silent_since
             if time.monotonic() - max(since, reported_at) >= REPORT_INTERVAL_S:
                 reported_at = time.monotonic()
                 line = f"no answer from {self.base_url} for {reported_at - since:.0f} s; giving up after {self._patience:.0f} s"
@@ -360,73 +357,16 @@ class OpenAIChat(Backend):
         try:
             reply = await self._send(request, messages, form)
         except ServerFailure as failure:
-            success = await self._find_form(request, messages, form) if failure.may_be_a_parameter else None
+            if not failure.may_be_a_parameter:
+                raise
+            send = partial(self._send, request, messages)
+            success = await self.parameters.find_form(request, send, not self._settled, self._pay)
             if success is None:
                 raise
             form, reply = success
             self.parameters.adopt(form)
         self.parameters.record_success(request, form)
         return reply
-
-    async def _find_form(
-        self, request: Request, messages: Messages, form: RequestForm
-    ) -> tuple[RequestForm, Reply] | None:
-        """Find a form in which the server answers a question that it has rejected.
-
-        Every change is an experiment: the question is sent again unchanged, then with one change at
-        a time (parameters named in the error first), then without all optional parameters. Changes
-        that did not help are undone. Returns the form and its reply; None if there is none.
-        """
-        complaints: dict[RequestForm, str] = {}
-
-        async def first_answered(forms: Iterable[RequestForm]) -> tuple[RequestForm, Reply] | None:
-            for candidate in forms:
-                if candidate in complaints:
-                    continue
-                try:
-                    return candidate, await self._send(request, messages, candidate)
-                except ServerFailure as failure:
-                    if failure.kind in ("wait", "unreachable"):
-                        raise
-                    complaints[candidate] = str(failure)
-            return None
-
-        success = await first_answered([form])
-        if success is None and self._settled:
-            # The parameters are known to work, but how many tokens fit depends on the question.
-            success = await first_answered(self.parameters.limits(request, form))
-        if success is not None or self._settled:
-            return success
-
-        alternatives = self.parameters.alternatives
-        current: RequestForm | None = form
-        while success is None and current is not None:
-            complaint, forms = complaints[current], alternatives(request, current)
-            words = set(re.findall(r"[\w-]+", complaint))
-            named_forms = next((forms[name] for name in forms if name in words), [])
-            tried = len(complaints)
-            success = await first_answered(named_forms)
-            # A different complaint means that the change helped: continue from that form.
-            current = next(
-                (tried_form for tried_form in [*complaints][tried:] if complaints[tried_form] != complaint),
-                None,
-            )
-
-        if success is None:
-            singles = (single for forms in alternatives(request, form).values() for single in forms)
-            success = await first_answered(singles) or await first_answered(self.parameters.all_omitted(form))
-        if success is None:
-            return None
-
-        # Undo one change at a time, as long as the server still answers.
-        complaints.pop(form)
-        best, reply = success
-        for name in (*sorted(best.omitted - form.omitted), "limit_name", "limit"):
-            restored = best.restore(form, name)
-            if restored != best and (better := await first_answered([restored])) is not None:
-                self._pay(reply)
-                best, reply = better
-        return best, reply
 
     def _pay(self, reply: Reply) -> None:
         """Count the tokens of a reply that answers no question of the run."""
@@ -487,7 +427,7 @@ class OpenAIChat(Backend):
             example = self.answered_request or request
             self._checks += PROBE_COUNT
             probes = [
-                _probe_request(example, self._checks - number, bool(example.images)) for number in range(PROBE_COUNT)
+                probe_request(example, self._checks - number, bool(example.images)) for number in range(PROBE_COUNT)
             ]
             for question in [self.answered_request, *probes] if self.answered_request else probes:
                 timeout_divisor = 1 if question is self.answered_request else PROBE_COUNT
@@ -533,9 +473,9 @@ class OpenAIChat(Backend):
         Records a deviation if neither the answer nor the number of tokens read differs. Draws no
         conclusion if tokens are not counted or a question fails.
         """
-        question = replace(_probe_request(request), prompt=IMAGE_PROBE_PROMPT)
+        question = replace(probe_request(request), prompt=IMAGE_PROBE_PROMPT)
         with_image, without_image = [
-            await self._probe(replace(question, image=image)) for image in (_probe_picture(), None)
+            await self._probe(replace(question, image=image)) for image in (probe_picture(), None)
         ]
         if not (with_image and without_image and with_image.usage and without_image.usage) or not (
             without_image.usage[0] and with_image.text.strip()
@@ -582,7 +522,7 @@ class OpenAIChat(Backend):
         async with self._check_lock:
             # Another question may have settled it while this one waited for the lock.
             if self.reasons is None:
-                probe_reply = await self._probe(_probe_request(request))
+                probe_reply = await self._probe(probe_request(request))
                 self.reasons = probe_reply is not None and probe_reply.reasoning is not None
         if self.reasons and request.candidates:
             self.deviate("options were scored where the model begins to reason")
@@ -638,25 +578,6 @@ class OpenAIChat(Backend):
                 "their tokens" if self._token_scores.can_score else "alternatives of a token"
             )
         return {"server": host, **negotiated}
-
-
-def _probe_request(request: Request, number: int = 1, with_picture: bool = False) -> Request:
-    """Make a question that any model can answer in a few words, in the form of `request`."""
-    image = _probe_picture() if with_picture else None
-    question = replace(request, prompt=PROBE_PROMPT.format(number), max_tokens=PROBE_TOKENS, candidates=())
-    return replace(question, image=image, more_images=(), shots=())
-
-
-@lru_cache(maxsize=1)
-def _probe_picture() -> bytes:
-    """Draw a PNG with a number written into it."""
-    from PIL import Image, ImageDraw, ImageFont
-
-    image = Image.new("RGB", (336, 168), "white")
-    ImageDraw.Draw(image).text((60, 40), IMAGE_PROBE_NUMBER, fill="black", font=ImageFont.load_default(84))
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def _add_usage(usage: tuple[int, int] | None, total: tuple[int, int]) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 The kind follows from status codes, structured fields and connection failures; a server's free text
 only becomes part of the message. Whether an error concerns one question or the whole server is
 found by trial (`openai_chat.py`), and so is the parameter that a server rejects
-(`chat_parameters.py`).
+(`chat_requests.py`).
 """
 
 from __future__ import annotations
@@ -82,29 +82,33 @@ def classify_exception(error: BaseException) -> ServerFailure:
     import httpx2
 
     causes = list(_causes(error))
-    root_cause = shorten(causes[-1])
-
-    def caused_by(*types: type[BaseException]) -> bool:
-        return any(isinstance(cause, types) for cause in causes)
-
     # Most specific first: some of aiohttp's connector errors are also TimeoutErrors.
-    if caused_by(ssl.SSLError, aiohttp.ClientSSLError):
-        meaning = f"its certificate cannot be verified, or it does not speak https ({root_cause})"
-        return ServerFailure(meaning, meaning=meaning)
-    if caused_by(httpx2.ProxyError, aiohttp.ClientProxyConnectionError):
-        return ServerFailure(
-            f"the proxy refuses the connection ({root_cause}); check HTTPS_PROXY and NO_PROXY", "unreachable"
-        )
-    if caused_by(socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        return ServerFailure(f"no server answers at this address ({root_cause})", "unreachable")
-    if caused_by(TimeoutError):
-        return ServerFailure("no answer in time", "wait")
-    if caused_by(httpx2.DecodingError):
-        return ServerFailure(root_cause, "unreadable")
-    if caused_by(ValueError):
-        meaning = f"the request cannot be sent: {root_cause}; check OPENAI_API_KEY and HTTPS_PROXY"
-        return ServerFailure(meaning, meaning=meaning)
-    return ServerFailure(f"the connection broke ({root_cause})")
+    kinds: list[tuple[tuple[type[BaseException], ...], FailureKind | Literal["final"], str]] = [
+        (
+            (ssl.SSLError, aiohttp.ClientSSLError),
+            "final",
+            "its certificate cannot be verified, or it does not speak https ({})",
+        ),
+        (
+            (httpx2.ProxyError, aiohttp.ClientProxyConnectionError),
+            "unreachable",
+            "the proxy refuses the connection ({}); check HTTPS_PROXY and NO_PROXY",
+        ),
+        (
+            (socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError),
+            "unreachable",
+            "no server answers at this address ({})",
+        ),
+        ((TimeoutError,), "wait", "no answer in time"),
+        ((httpx2.DecodingError,), "unreadable", "{}"),
+        ((ValueError,), "final", "the request cannot be sent: {}; check OPENAI_API_KEY and HTTPS_PROXY"),
+        ((BaseException,), "again", "the connection broke ({})"),
+    ]
+    kind, template = next(
+        (kind, template) for types, kind, template in kinds if any(isinstance(cause, types) for cause in causes)
+    )
+    words = template.format(shorten(causes[-1]))
+    return ServerFailure(words, meaning=words) if kind == "final" else ServerFailure(words, kind)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -186,8 +190,7 @@ def embedded_status(document: Any) -> int | None:
         return None
     if _is_filtered(document):
         return 400
-    choices = document.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    choice = first_choice(document)
     ended_in_error = str(choice.get("finish_reason")).casefold() == "error"
     error = document.get("error") or choice.get("error") or (document if document.get("object") == "error" else None)
     if not error and not ended_in_error and (isinstance(choice.get("message"), dict) or not choice):
@@ -197,6 +200,12 @@ def embedded_status(document: Any) -> int | None:
     numbers = (int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
     implied = (status for status, pattern in _STATUS_PATTERNS.items() if any(map(pattern.search, names)))
     return next(numbers, next(implied, 500))
+
+
+def first_choice(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the first choice of a chat completion; an empty one if there is none."""
+    choices = document.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
 
 
 def strip_tags(body: str) -> str:

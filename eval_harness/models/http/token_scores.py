@@ -15,18 +15,20 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, TypeGuard, TypeVar
 
-from eval_harness.models.http.chat_messages import build_messages, with_answer_start
+import numpy as np
+
 from eval_harness.models.http.chat_replies import parse_usage
+from eval_harness.models.http.chat_requests import Messages, build_messages, with_answer_start
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, shorten
-from eval_harness.models.interface import response_from_scores
 from eval_harness.models.option_tokens import (
+    NotScorable,
     Tokenize,
     candidate_first_tokens,
     continuation_ids,
-    first_position_ids,
-    first_position_scores,
+    response_from_scores,
 )
 from eval_harness.models.thinking import opens_reasoning
 from eval_harness.records.request import Request, Response
@@ -34,7 +36,9 @@ from eval_harness.records.request import Request, Response
 PROBE_QUESTION, PROBE_OPTION = "Which side is shown?", "left"
 """Question and option that test whether a server can score options."""
 
-Messages = list[dict[str, Any]]
+MAX_LOGPROB_TOKENS = 128
+"""Maximum number of token ids whose log-probabilities vLLM returns for one position."""
+
 Target = TypeVar("Target")
 Computed = TypeVar("Computed")
 Ask = Callable[[Target, dict[str, Any]], Awaitable[Any]]
@@ -113,7 +117,7 @@ class TokenScores:
                     "the server reads different tokens before the options",
                     "question",
                 )
-            scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
+            scores = [fmean(answer.logprobs) for answer in answers]
             return response_from_scores(request, scores, usage=_sum_usage([answer.usage for answer in answers]))
         official = request.scoring == "sequence_official"
         if official:
@@ -121,7 +125,12 @@ class TokenScores:
         else:
             tokens = await self._with_tokens(lambda tokenize: candidate_first_tokens(request, tokenize, self.model))
         logprobs, usage = await self._first_position(messages, tokens)
-        return response_from_scores(request, first_position_scores(logprobs, tokens, official), usage=usage)
+        scores = []
+        for candidate_tokens in tokens:
+            token_logprobs = [logprobs[token] for token in candidate_tokens]
+            # `gd` sums the tokens' probabilities, in logarithms so that none underflows.
+            scores.append(fmean(token_logprobs) if official else float(np.logaddexp.reduce(token_logprobs)))
+        return response_from_scores(request, scores, usage=usage)
 
     async def _score_answer(self, messages: Messages, option: str, lead: str) -> ScoredAnswer:
         """Score an option as the beginning of the answer. `lead`: text to send before it."""
@@ -158,9 +167,14 @@ class TokenScores:
     ) -> tuple[Mapping[int, float], Usage]:
         """Return (token id -> log-probability at the first position after the prompt, usage).
 
-        All of `tokens` are covered; otherwise ServerFailure is raised.
+        All of `tokens` are covered; otherwise ServerFailure is raised. Raises NotScorable if there
+        are more than `MAX_LOGPROB_TOKENS`.
         """
-        requested_ids = first_position_ids(tokens)
+        requested_ids = sorted({token for candidate_tokens in tokens for token in candidate_tokens})
+        if len(requested_ids) > MAX_LOGPROB_TOKENS:
+            raise NotScorable(
+                f"vLLM scores at most {MAX_LOGPROB_TOKENS} tokens at one position; --method ps avoids this limit"
+            )
         document = await self._chat(
             messages,
             {

@@ -10,7 +10,6 @@ also: sending requests to a server (`openai_chat.py`), scoring options with vLLM
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import re
@@ -24,9 +23,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
+from huggingface_hub import hf_hub_download, snapshot_download
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput, first_line
@@ -78,8 +80,13 @@ class VllmServer(OpenAIChat):
         """
         label = f"--model vllm:{model_id}"
         check_vllm_settings(label, settings)
-        name, revision = _resolve_revision(label, model_id)
-        adapter = None if settings.adapter is None else _adapter_folder(settings.adapter)
+        # Fetching the config of a model on the Hub fixes its commit.
+        _fetch(label, model_id, partial(hf_hub_download, filename="config.json"))
+        name, revision = describe_source(model_id)
+        adapter: Path | None = None
+        if settings.adapter is not None:
+            adapter = _fetch(f"--model-args adapter {settings.adapter}", settings.adapter, snapshot_download)
+            check_adapter(str(adapter))
 
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -169,12 +176,10 @@ class VllmServer(OpenAIChat):
 
     def _get(self, path: str) -> bytes | None:
         """Return the body of a reply with status 200, else None."""
-        port = int(self.base_url.rpartition(":")[2].partition("/")[0])
-        with suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", path)
-            reply = connection.getresponse()
-            return reply.read() if reply.status == 200 else None
+        # `trust_env`: proxies from the environment are not for this machine.
+        with suppress(httpx2.HTTPError):
+            reply = httpx2.get(self.base_url.removesuffix("/v1") + path, timeout=5, trust_env=False)
+            return reply.content if reply.status_code == 200 else None
         return None
 
     async def _until_ended(self) -> None:
@@ -285,32 +290,9 @@ _LOG_PREFIX = re.compile(r"^\([^)]*\) ?(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
 """
 
 
-def _resolve_revision(label: str, model_id: str) -> tuple[str, str | None]:
-    """Return (name, commit) of a model.
-
-    Fetching the config of a model on the Hub fixes its commit.
-    """
-    from huggingface_hub import hf_hub_download
-
-    if not Path(model_id).is_dir():
-        try:
-            hf_hub_download(model_id, "config.json")
-        except (OSError, ValueError) as error:
-            raise BadInput(f"{label}: cannot be loaded ({first_line(error)}).") from None
-    return describe_source(model_id)
-
-
-def _adapter_folder(adapter: str) -> Path:
-    """Return the folder of a LoRA adapter, downloaded if necessary.
-
-    Raises BadInput if it cannot be loaded.
-    """
-    from huggingface_hub import snapshot_download
-
-    if not Path(adapter).is_dir():
-        try:
-            adapter = snapshot_download(adapter)
-        except (OSError, ValueError) as error:
-            raise BadInput(f"--model-args adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
-    check_adapter(adapter)
-    return Path(adapter).resolve()
+def _fetch(label: str, name: str, download: Callable[[str], Any]) -> Path:
+    """Return a folder, or what `download` fetches from the Hub. Raises BadInput if it cannot."""
+    try:
+        return Path(name if Path(name).is_dir() else download(name)).resolve()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{label}: cannot be loaded ({first_line(error)}).") from None

@@ -2,7 +2,7 @@
 
 Prompts are rendered by the processor's chat template, or as plain text if it has none: either as
 full prompts, or as image prefixes with the questions that share them. New tokens are decoded into
-reasoning and answer. See also: the wording of prompts (`prompts.py`), running the network
+reasoning and answer. See also: the wording of prompts (`benchmarks/`), running the network
 (`network.py`).
 """
 
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, describe_error
-from eval_harness.models.interface import Settings
+from eval_harness.models.interface import Settings, short_digest
 from eval_harness.models.option_tokens import candidate_first_tokens, continuation_ids
 from eval_harness.models.thinking import (
     OutputReader,
@@ -116,34 +116,87 @@ class PreparedBatch:
         return [int(mask[row]) + len(suffix) for row, suffix in zip(self.rows, self.suffixes, strict=True)]
 
 
-class InputMaker:
-    """Turns requests into batches.
+class PromptProcessor:
+    """Turns the requests for one model into batches, and reads its outputs (`reader`).
 
-    Call it from one thread at a time; it decodes images in several threads of its own.
+    Prepare batches in one thread at a time; images are decoded in several threads of its own.
+
+    Attributes:
+        plain: Whether prompts are sent as plain text because there is no chat template.
+        opened: Whether the rendered prompt opens the model's reasoning.
+        budget: (maximum reasoning tokens, start token id, end token id); None without a budget.
+        template_hash: Hash of the chat template.
     """
 
-    def __init__(self, processor: Any, settings: Settings, plain: bool) -> None:
-        self.processor = processor
-        self.plain = plain
+    def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
+        """Set the chat template and its variables.
+
+        Args:
+            model_id: Id or folder of the model, for messages.
+            processor: Processor of transformers; its `chat_template` is set.
+            settings: Template, template variables and reasoning options.
+
+        Raises:
+            BadInput: If the template does not support the settings.
+        """
+        self.model_id, self.processor = model_id, processor
+        processor.chat_template = settings.chat_template or find_chat_template(processor)
+        self.plain = not processor.chat_template
         self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODER_THREADS, thread_name_prefix="decode")
         self._control_tokens = _control_token_pattern(processor)
         self._processor_options: dict[str, Any] = {"padding": True}
-        if plain:
+        if self.plain:
             chunk = "<|endofchunk|>"
             end = chunk if chunk in processor.tokenizer.get_vocab() else "\n"
-            marker = self._image_marker()
             self.template_variables |= {
                 "chat_template": PLAIN_TEMPLATE,
-                "marker": marker,
+                "marker": self._image_marker(),
                 "end_of_shot": end,
             }
-        self._image_token = getattr(processor, "image_token_id", None)
+        template = "plain text" if self.plain else str(processor.chat_template)
+        self.template_hash = short_digest(template.encode())
+        self.budget: tuple[int, int, int] | None = None
+        prompt_end = self._switch_thinking(settings, template)
+        self.opened = opens_reasoning(prompt_end)
+        self._space = "" if prompt_end[-1:].isspace() else " "
+        self._tokenizer = copy.deepcopy(processor.tokenizer)  # the original is in use in the preparing thread
+        self.reader = OutputReader(self._tokenizer, self.opened)
 
-    def close(self) -> None:
-        """Stop the decoding threads."""
-        self._decoders.shutdown(cancel_futures=True)
+    def _switch_thinking(self, settings: Settings, template: str) -> str:
+        """Set the template variables for `--thinking`.
+
+        Returns the text that the template then writes after a question. Raises BadInput if the
+        template does not support `--thinking` or cannot be rendered.
+        """
+        try:
+            self.template_variables |= thinking_variables(
+                self._rendered_end, self.template_variables, settings.thinking
+            )
+            prompt_end = self._rendered_end(self.template_variables)
+        except BadInput:
+            raise
+        except Exception as error:  # a template is code and may raise anything
+            raise BadInput(
+                f"--model {self.model_id}: its chat template cannot be used ({describe_error(error)}). Give other --chat-template-kwargs, "
+                "or another template with --chat-template FILE."
+            ) from None
+        if isinstance(settings.thinking, int):
+            self.budget = (settings.thinking, *reasoning_delimiter_ids(self.processor.tokenizer, template))
+        return prompt_end
+
+    def candidate_first_tokens(self, request: Request) -> list[list[int]]:
+        """Return the tokens that can begin each candidate (`option_tokens.py`)."""
+        return candidate_first_tokens(request, self._tokenize, self.model_id)
+
+    def continuation_ids(self, text: str) -> list[int]:
+        """Return an answer's token ids as the model would write it (`option_tokens.py`)."""
+        return continuation_ids(text, self._tokenize, self._space)
+
+    def _tokenize(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
 
     def full_prompts(self, requests: Sequence[Request]) -> PreparedBatch:
         """Prepare every prompt with its own image."""
@@ -178,7 +231,8 @@ class InputMaker:
         token_types: dict[str, list[list[int]]] = {name: [] for name in TOKEN_TYPE_INPUTS if name in inputs}
         for row, members in enumerate(groups.values()):
             first_ids = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
-            expansion = _expand_images(first_ids, [raw_ids[member] for member in members], self._image_token)
+            image_token = getattr(self.processor, "image_token_id", None)
+            expansion = _expand_images(first_ids, [raw_ids[member] for member in members], image_token)
             if expansion is None:
                 return None
             text_start, prompts = expansion
@@ -202,12 +256,8 @@ class InputMaker:
             inputs[name] = pad_left(prefix_types, 0)[0]
         return PreparedBatch(list(requests), inputs, rows, suffixes)
 
-    def rendered_end(self, variables: Mapping[str, Any]) -> str:
-        """Return what the template writes after a question; "" if there is no chat template.
-
-        Args:
-            variables: Template variables.
-        """
+    def _rendered_end(self, variables: Mapping[str, Any]) -> str:
+        """Return what the template writes after a question; "" if there is no chat template."""
         question = "What is shown?"
         if self.plain:
             return ""
@@ -283,77 +333,6 @@ class InputMaker:
         distinct = list(dict.fromkeys(image for request in requests for image in request.all_images))
         sides = [self.image_side] * len(distinct)
         return dict(zip(distinct, self._decoders.map(decode_rgb_image, distinct, sides), strict=True))
-
-
-class PromptProcessor:
-    """Makes the prompts (`inputs`) and reads the outputs (`reader`) of one model.
-
-    Attributes:
-        plain: Whether prompts are sent as plain text because there is no chat template.
-        opened: Whether the rendered prompt opens the model's reasoning.
-        budget: (maximum reasoning tokens, start token id, end token id); None without a budget.
-        template_hash: Hash of the chat template.
-    """
-
-    def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
-        """Set the chat template and its variables.
-
-        Args:
-            model_id: Id or folder of the model, for messages.
-            processor: Processor of transformers; its `chat_template` is set.
-            settings: Template, template variables and reasoning options.
-
-        Raises:
-            BadInput: If the template does not support the settings.
-        """
-        self.model_id = model_id
-        processor.chat_template = settings.chat_template or find_chat_template(processor)
-        self.plain = not processor.chat_template
-        self.inputs = InputMaker(processor, settings, self.plain)
-        template = "plain text" if self.plain else str(processor.chat_template)
-        self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
-        self.budget: tuple[int, int, int] | None = None
-        prompt_end = self._switch_thinking(settings, template)
-        self.opened = opens_reasoning(prompt_end)
-        self._space = "" if prompt_end[-1:].isspace() else " "
-        self._tokenizer = copy.deepcopy(processor.tokenizer)  # the original is in use in the preparing thread
-        self.reader = OutputReader(self._tokenizer, self.opened)
-
-    def _switch_thinking(self, settings: Settings, template: str) -> str:
-        """Set the template variables for `--thinking`.
-
-        Returns the text that the template then writes after a question. Raises BadInput if the
-        template does not support `--thinking` or cannot be rendered.
-        """
-        variables, render = self.inputs.template_variables, self.inputs.rendered_end
-        try:
-            variables |= thinking_variables(render, variables, settings.thinking)
-            prompt_end = render(variables)
-        except BadInput:
-            raise
-        except Exception as error:  # a template is code and may raise anything
-            raise BadInput(
-                f"--model {self.model_id}: its chat template cannot be used ({describe_error(error)}). Give other --chat-template-kwargs, "
-                "or another template with --chat-template FILE."
-            ) from None
-        if isinstance(settings.thinking, int):
-            self.budget = (
-                settings.thinking,
-                *reasoning_delimiter_ids(self.inputs.processor.tokenizer, template),
-            )
-        return prompt_end
-
-    def candidate_first_tokens(self, request: Request) -> list[list[int]]:
-        """Return the tokens that can begin each candidate (`option_tokens.py`)."""
-        return candidate_first_tokens(request, self._tokenize, self.model_id)
-
-    def continuation_ids(self, text: str) -> list[int]:
-        """Return an answer's token ids as the model would write it (`option_tokens.py`)."""
-        return continuation_ids(text, self._tokenize, self._space)
-
-    def _tokenize(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
 
 
 def find_chat_template(processor: Any) -> str | None:

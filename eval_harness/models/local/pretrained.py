@@ -1,11 +1,12 @@
 """Load a pretrained model of transformers with its processor.
 
-Chooses the class and the device, quantizes, and adds an adapter. See also: running it
-(`transformers_vlm.py`).
+Chooses the class and the device, quantizes, adds an adapter, and digests the files. See also:
+running it (`transformers_vlm.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ from typing import Any
 
 from dataset_builders.errors import BadInput, first_line
 from dataset_builders.extras import missing_extra, require
-from eval_harness.models.interface import Settings
+from dataset_builders.files import replace_file
+from eval_harness.models.interface import Settings, short_digest
 
 LOADING_ERRORS = (OSError, ValueError, ImportError, KeyError, RuntimeError)
 QUANTIZATIONS = ("4bit", "8bit")
@@ -76,9 +78,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             options["generation_config"] = GenerationConfig.from_pretrained(model_id, **overrides)
         model, loading_info = _load_model(model_id, options)
         missing_weights = sorted(loading_info["missing_keys"])
-        why_unfit = _unfit_checkpoint(model, config, loading_info)
-        if why_unfit:
-            raise BadInput(f"--model {model_id}: {why_unfit}.")
+        _check_class_of_checkpoint(model_id, model, config, loading_info)
         if missing_weights and not settings.allow_missing_weights:
             raise BadInput(
                 f"--model {model_id}: the checkpoint lacks {len(missing_weights)} of the model's weights "
@@ -150,19 +150,16 @@ def _load_model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, 
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     options = options | {"output_loading_info": True}
-    loaded: Any
     try:
-        loaded = AutoModelForImageTextToText.from_pretrained(model_id, **options)
+        return AutoModelForImageTextToText.from_pretrained(model_id, **options)
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise
-        loaded = AutoModelForCausalLM.from_pretrained(model_id, **options)
-    model, loading_info = loaded
-    return model, loading_info
+    return AutoModelForCausalLM.from_pretrained(model_id, **options)
 
 
-def _unfit_checkpoint(model: Any, config: Any, loading_info: dict[str, Any]) -> str | None:
-    """Say why a checkpoint belongs to another class of transformers; None if it does not.
+def _check_class_of_checkpoint(model_id: str, model: Any, config: Any, loading_info: dict[str, Any]) -> None:
+    """Raise BadInput if a checkpoint belongs to another class of transformers.
 
     For example, a BLIP for questions has a question encoder, which the BLIP for captions lacks.
     """
@@ -171,12 +168,11 @@ def _unfit_checkpoint(model: Any, config: Any, loading_info: dict[str, Any]) -> 
     mismatched_keys = [*loading_info["missing_keys"], *loading_info["unexpected_keys"]]
     loaded_as = type(model).__name__
     saved_as = next((name for name in config.architectures or () if hasattr(transformers, name)), loaded_as)
-    if saved_as == loaded_as or not mismatched_keys:
-        return None
-    return (
-        f"its checkpoint is a {saved_as}. Loaded as {loaded_as}, the class of transformers that answers in words, it would lack or lose "
-        f"{len(mismatched_keys)} weights ({', '.join(sorted(mismatched_keys)[:2])} ...)"
-    )
+    if saved_as != loaded_as and mismatched_keys:
+        raise BadInput(
+            f"--model {model_id}: its checkpoint is a {saved_as}. Loaded as {loaded_as}, the class of transformers that answers in words, "
+            f"it would lack or lose {len(mismatched_keys)} weights ({', '.join(sorted(mismatched_keys)[:2])} ...)."
+        )
 
 
 def _quantization_config(model_id: str, name: str, dtype: Any, is_quantized: bool) -> Any:
@@ -235,6 +231,49 @@ def describe_source(model_id: str) -> tuple[str, str | None]:
         return Path(model_id).name, None
     config = try_to_load_from_cache(model_id, "config.json")
     return model_id, Path(config).parent.name if isinstance(config, str) else None
+
+
+def weights_digest(model_id: str, adapter: str | None) -> str:
+    """Digest the files of a model folder, or the commit of a model on the Hub.
+
+    Args:
+        model_id: Hub id or folder.
+        adapter: Hub id or folder of an adapter, which becomes part of the digest.
+
+    Returns:
+        Hex digest.
+    """
+    digests = [
+        folder_digest(Path(source)) if Path(source).is_dir() else describe_source(source)[1] or source
+        for source in (model_id, adapter)
+        if source
+    ]
+    return short_digest(" ".join(digests).encode())
+
+
+def folder_digest(folder: Path) -> str:
+    """Digest the files of a model folder.
+
+    Reading weights takes minutes, so the digest is cached. The cache key is made of the files'
+    names, sizes and modification times.
+    """
+    from huggingface_hub.constants import HF_HOME
+
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    # Nanoseconds, so that a quick rewrite with the same size is noticed.
+    stats = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
+    state = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    cache_file = Path(HF_HOME) / "medprobe" / f"{short_digest(repr((folder.resolve(), state)).encode())}.digest"
+    if cache_file.is_file():
+        return cache_file.read_text()
+
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(path.relative_to(folder).as_posix().encode() + hashlib.file_digest(file, "sha256").digest())
+    cache_file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(cache_file, digest.hexdigest().encode())
+    return digest.hexdigest()
 
 
 def _process_device(device: str) -> str:

@@ -16,7 +16,7 @@ import torch
 
 from dataset_builders.errors import describe_error
 from dataset_builders.images.lookup import encode_png
-from eval_harness.models.local.model_inputs import InputMaker
+from eval_harness.models.local.model_inputs import PromptProcessor
 from eval_harness.models.local.network import Network, UncontrolledGenerate, logit_difference
 from eval_harness.records.request import Request
 
@@ -41,7 +41,7 @@ class SelfTestResult:
     """Whether the logits depend on the image."""
 
 
-def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
+def run_self_test(network: Network, inputs: PromptProcessor) -> SelfTestResult:
     """Test every path; `network.reads` and `network.may_share` stay on only if they are correct.
 
     Args:
@@ -132,7 +132,7 @@ def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
     return result
 
 
-def check_several_images(network: Network, inputs: InputMaker, result: SelfTestResult) -> bool:
+def check_several_images(network: Network, inputs: PromptProcessor, result: SelfTestResult) -> bool:
     """Test whether a model reads the second image of a prompt.
 
     Args:

@@ -3,7 +3,7 @@
 Loads the model, sorts requests into batches (requests with the same settings, questions of one
 image next to each other, longest first), adapts the batch size, and runs each batch.
 
-See also: the wording of prompts (`prompts.py`), tokens and pixels (`model_inputs.py`), the network
+See also: the wording of prompts (`benchmarks/`), tokens and pixels (`model_inputs.py`), the network
 itself (`network.py`).
 """
 
@@ -16,16 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+import transformers
+from transformers.utils import logging
 
 from dataset_builders.errors import BadInput, describe_error
-from eval_harness.models.interface import (
-    BACKEND_OPTIONS,
-    Backend,
-    Settings,
-    nan_response,
-    response_from_scores,
-)
+from eval_harness.models.interface import BACKEND_OPTIONS, Backend, Settings
 from eval_harness.models.local.model_inputs import (
     PLAIN_BY_DEFAULT,
     PreparedBatch,
@@ -33,19 +31,22 @@ from eval_harness.models.local.model_inputs import (
     output_limit,
     sampling_seed,
 )
+from eval_harness.models.local.network import Network, ReasoningBudget, is_encoder_decoder
 from eval_harness.models.local.pretrained import (
     check_generate_options,
     describe_source,
     load_pretrained,
 )
-from eval_harness.models.option_tokens import SCORED_IN_REASONING
-from eval_harness.models.thinking import DecodedOutput
+from eval_harness.models.local.self_test import (
+    SHARED_PREFIX_PATH,
+    SelfTestResult,
+    check_several_images,
+    run_self_test,
+)
+from eval_harness.models.option_tokens import SCORED_IN_REASONING, nan_response, response_from_scores
+from eval_harness.reader.reasoning import SplitResponse
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
-
-if TYPE_CHECKING:
-    from eval_harness.models.local.network import Network
-    from eval_harness.models.local.self_test import SelfTestResult
 
 PREFETCHED_BATCHES = 2
 """Batches to prepare (decode images, tokenize text) while the network runs the current one."""
@@ -67,8 +68,6 @@ class TransformersVLM(Backend):
     padding.
     """
 
-    needs_images = True
-    one_token = True
     options: tuple[str, ...] = BACKEND_OPTIONS
     """The `interface.BACKEND_OPTIONS` that are supported."""
 
@@ -83,12 +82,6 @@ class TransformersVLM(Backend):
             BadInput: If the model cannot be loaded or accepts no images, or its template does not
                 support the settings.
         """
-        import torch
-        from transformers.utils import logging
-
-        from eval_harness.models.local.network import Network, is_encoder_decoder
-        from eval_harness.models.local.self_test import SHARED_PREFIX_PATH
-
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.model_id = model_id
@@ -113,7 +106,6 @@ class TransformersVLM(Backend):
         self.on_cpu = torch.device(self.network.device).type == "cpu"
         self.processing = PromptProcessor(model_id, self.processor, settings)
         self.template_hash = self.processing.template_hash
-        self._inputs = self.processing.inputs
 
         self.findings = self._run_self_test()
         self._shares = self.network.may_share
@@ -136,15 +128,23 @@ class TransformersVLM(Backend):
     @cached_property
     def several_images(self) -> bool:
         """True if the model reads several images per question; tested on first access."""
-        from eval_harness.models.local.self_test import check_several_images
-
-        is_supported = check_several_images(self.network, self._inputs, self.findings)
+        is_supported = check_several_images(self.network, self.processing, self.findings)
         if not self.findings.batches:
             self.batch_size = BatchSize(1, self.on_cpu)
         return is_supported
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Answer in batches; a batch that does not fit into memory is halved, never dropped."""
+        """Answer in batches of a size that adapts to the memory.
+
+        Args:
+            requests: The requests.
+
+        Yields:
+            One response per request, in any order.
+
+        Raises:
+            MemoryError: If a batch does not fit into memory; further calls use smaller ones.
+        """
         return self._in_batches(requests, self._answer)
 
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
@@ -168,12 +168,8 @@ class TransformersVLM(Backend):
 
         Raises BadInput for a model that cannot answer questions about images.
         """
-        import torch
-
-        from eval_harness.models.local.self_test import run_self_test
-
         try:
-            return run_self_test(self.network, self._inputs)
+            return run_self_test(self.network, self.processing)
         except torch.OutOfMemoryError:
             raise BadInput(
                 f"--model {self.model_id}: one small question does not fit into memory. Use a "
@@ -188,55 +184,39 @@ class TransformersVLM(Backend):
     def _in_batches(
         self, requests: Sequence[Request], run: Callable[[PreparedBatch], list[Response]]
     ) -> Iterator[Response]:
-        """Run the requests in batches; the next batches are prepared in another thread."""
+        """Run the requests in batches; the next batches are prepared in another thread.
+
+        Raises MemoryError for a batch that does not fit into memory. The runner then sends its
+        unanswered requests again (`runs/ask.py`), in the batches of half the size that are used
+        from then on.
+        """
         queue = sort_for_batching(requests)
-        waiting: deque[tuple[list[Request], Future[PreparedBatch]]] = deque()
+        waiting: deque[Future[PreparedBatch]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
             try:
                 while queue or waiting:
                     while queue and len(waiting) < PREFETCHED_BATCHES:
                         batch = take_batch(queue, self.batch_size.size)
-                        waiting.append((batch, preparing.submit(self._prepare, batch)))
-                    batch, future = waiting.popleft()
-                    responses = self._within_memory(run, future.result())
-                    if responses is None:
-                        if len(batch) == 1:
-                            self.batch_size.use_largest_working()
-                            raise MemoryError(
-                                "even alone it does not fit into memory; use a smaller model, "
-                                "--max-image-side, or a larger device"
-                            )
-                        # Batches already prepared at the old size would not fit either: return them
-                        # to the queue.
-                        self.batch_size.halve(len(batch))
-                        for later_batch, prepared in reversed(waiting):
-                            prepared.cancel()
-                            queue.extendleft(reversed(later_batch))
-                        waiting.clear()
-                        # At the front and in the old order: extendleft reverses what it adds.
-                        queue.extendleft(reversed(batch))
-                        continue
-                    self.batch_size.record_success(len(batch), self._memory_share())
+                        waiting.append(preparing.submit(self._prepare, batch))
+                    responses = self._within_memory(run, waiting.popleft().result())
+                    self.batch_size.record_success(len(responses), self._memory_share())
                     yield from responses
             finally:
                 # The caller may stop iterating at any time.
-                for _, prepared in waiting:
+                for prepared in waiting:
                     prepared.cancel()
 
     def _prepare(self, batch: list[Request]) -> PreparedBatch:
-        shared = self._inputs.shared_prefixes(batch) if self._shares else None
-        return shared if shared and self.network.within_window(shared) else self._inputs.full_prompts(batch)
+        shared = self.processing.shared_prefixes(batch) if self._shares else None
+        return shared if shared and self.network.within_window(shared) else self.processing.full_prompts(batch)
 
-    def _within_memory(
-        self, run: Callable[[PreparedBatch], list[Response]], prepared: PreparedBatch
-    ) -> list[Response] | None:
-        """Run a batch; return its responses, or None if it does not fit into memory.
+    def _within_memory(self, run: Callable[[PreparedBatch], list[Response]], prepared: PreparedBatch) -> list[Response]:
+        """Run a batch and return its responses, each with an equal share of the time.
 
-        Each response gets an equal share of the time.
+        If it does not fit into memory, the next batches are smaller, and MemoryError is raised.
         """
-        import torch
-
         start = time.perf_counter()
+        responses: list[Response] = []
         try:
             with torch.inference_mode():
                 responses = run(self._verify_sharing(prepared))
@@ -244,9 +224,14 @@ class TransformersVLM(Backend):
             # On the CPU, torch raises a plain RuntimeError.
             if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
                 raise
+        # Not in the handler: the caught error's traceback keeps the batch's tensors in memory.
+        if not responses:
             if not self.on_cpu:
                 torch.cuda.empty_cache()
-            return None
+            self.batch_size.shrink(len(prepared.requests))
+            raise MemoryError(
+                "even alone it does not fit into memory; use a smaller model, --max-image-side, or a larger device"
+            )
         seconds = round((time.perf_counter() - start) / len(responses), 4)
         return [replace(response, seconds=seconds) for response in responses]
 
@@ -258,7 +243,7 @@ class TransformersVLM(Backend):
         """
         if prepared.rows is None or (self._shares and self._sharing_verified):
             return prepared
-        full = self._inputs.full_prompts(prepared.requests)
+        full = self.processing.full_prompts(prepared.requests)
         if self._shares and self.network.agrees(prepared, full):
             self._sharing_verified = True
             return prepared
@@ -274,8 +259,6 @@ class TransformersVLM(Backend):
         )
 
     def _answer(self, prepared: PreparedBatch) -> list[Response]:
-        from eval_harness.models.local.network import ReasoningBudget
-
         # All requests of a batch have the same limit and temperature.
         template_request = prepared.requests[0]
         limit = self._limit(template_request)
@@ -296,13 +279,13 @@ class TransformersVLM(Backend):
             )
         ]
 
-    def _response(self, request: Request, row: list[int], output: DecodedOutput, prompt_length: int) -> Response:
+    def _response(self, request: Request, row: list[int], output: SplitResponse, prompt_length: int) -> Response:
         """Make the response for a row of new tokens, which is padded after its end token."""
         length = next((count for count, token in enumerate(row, 1) if token in self._end_ids), None)
         return Response(
             request.question_id,
             request.sample,
-            output.text,
+            output.answer,
             reasoning=output.reasoning,
             finish_reason="length" if length is None else "stop",
             usage=(prompt_length, length or len(row)),
@@ -332,8 +315,6 @@ class TransformersVLM(Backend):
 
     def _memory_share(self) -> float:
         """Return the peak share of a GPU's memory used since the last call; 0 on the CPU."""
-        import torch
-
         if self.on_cpu:
             return 0.0
         shares = []
@@ -345,9 +326,6 @@ class TransformersVLM(Backend):
         return max(shares)
 
     def describe(self) -> dict[str, Any]:
-        import torch
-        import transformers
-
         model = self.network.model
         return {
             "torch": torch.__version__,
@@ -374,14 +352,13 @@ class BatchSize:
         self._max_size = MAX_BATCH_SIZE_CPU if on_cpu else MAX_BATCH_SIZE_GPU
         self._largest_working = 1
 
-    def halve(self, failed: int) -> None:
-        """Use half the size of a batch of `failed` requests that did not fit, and stop growing."""
-        self.size = max(1, failed // 2)
-        self._may_grow = False
+    def shrink(self, failed: int) -> None:
+        """Use half the size of a batch of `failed` requests that did not fit, and stop growing.
 
-    def use_largest_working(self) -> None:
-        """Return to the largest size that worked, after one request alone did not fit."""
-        self.size = self._largest_working
+        If one request alone did not fit, return to the largest size that worked.
+        """
+        self.size = failed // 2 or self._largest_working
+        self._may_grow = False
 
     def record_success(self, count: int, memory_share: float) -> None:
         """Record that a batch of `count` requests used this peak share of the memory."""

@@ -11,9 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from eval_harness.prompts import DEFAULT_PROMPT
+from dataset_builders.benchmarks import FORMATS
+from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import DERIVE_VERSION, Result
 from leaderboard_space.data.store.sections import Entry, Section
+
+DEFAULT_PROMPTS = {name: eval_spec(name).default_prompts["mc"] for name in FORMATS}
+"""Benchmark -> its template for the method `mc`."""
 
 RankingGroup = Literal["ranked", "official reader", "judge model", "no score", "outdated", "withdrawn"]
 GROUP_HEADINGS: dict[RankingGroup, str] = {
@@ -72,7 +76,10 @@ def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bo
     """
     result, method, acceptance = entry.result, entry.result.method, entry.provenance.acceptance
     # Published results state no prompt or reader; they count as usual settings.
-    usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.family)) and method.extraction in (None, "ours")
+    usual = method.prompt in (None, DEFAULT_PROMPTS.get(result.benchmark.family)) and method.extraction in (
+        None,
+        "ours",
+    )
     return (
         result.provenance != "reproduced",
         "variant" in method.generation,

@@ -171,9 +171,6 @@ START_COMMAND = "import sys; from medprobe.__main__ import main; sys.argv[0] = '
 
 @pytest.mark.browser
 def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twenty_pairs, tmp_path):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
-    ).Axe()
     arguments = ("eval", "mediconfusion", "--data", twenty_pairs, "--model", "human:R1", "--out", "run")
     pressed, page = [], chromium.new_page(1440, 900)
 
@@ -198,8 +195,6 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
         page.wait_for_selector("#field-answer button")
         fits(page, width)
         assert min(node.bounding_box()["height"] for node in page.locator("#fields button").all()) >= 36
-        found = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
-        assert not found, [(each["id"], each["nodes"][0]["html"][:160]) for each in found]
     page.keyboard.press("Enter")
     page.wait_for_selector("#field-answer .bad:has-text('choose an answer')")
     answer(1, 13)

@@ -84,14 +84,14 @@ def test_questions_continue_the_prefix_of_their_own_image(tmp_path):
     for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):
         requests = [request(i, image=pictures[number]) for i, number in enumerate(order)]
         shared, full = (
-            backend._inputs.shared_prefixes(requests),
-            backend._inputs.full_prompts(requests),
+            backend.processing.shared_prefixes(requests),
+            backend.processing.full_prompts(requests),
         )
         with torch.inference_mode():
             logits = [backend.network.next_logits(batch) for batch in (shared, full)]
             written = [
                 backend.network.generate(batch, 5, 0, [])[0]
-                for batch in (backend._inputs.shared_prefixes(requests), full)
+                for batch in (backend.processing.shared_prefixes(requests), full)
             ]
         assert float((logits[0] - logits[1]).abs().max()) < 1e-4
         assert written[0].tolist() == written[1].tolist()

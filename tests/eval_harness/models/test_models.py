@@ -1,13 +1,12 @@
 """Back ends: baselines and recorded answers, and a real transformers model with random weights."""
 
-import json
 import random
 
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.baseline_backend import load_baseline
 from eval_harness.models.interface import Settings
+from eval_harness.models.load import Baseline
 from tests.eval_harness.models.http.asking import picture
 from tests.eval_harness.models.http.asking import request as asked
 
@@ -21,7 +20,7 @@ def texts(backend, requests):
 
 
 def test_always_letter_baseline_falls_back_to_the_last_option_and_answers_yes_no():
-    always = [load_baseline(name) for name in ("always-A", "always-C")]
+    always = [Baseline(name) for name in ("always-A", "always-C")]
     requests = [
         request(),
         request(options=("a", "b", "c", "d")),
@@ -31,7 +30,7 @@ def test_always_letter_baseline_falls_back_to_the_last_option_and_answers_yes_no
 
 
 def test_chance_baseline_depends_on_the_question_not_the_order():
-    chance = load_baseline("chance")
+    chance = Baseline("chance")
     requests = [request(str(i), options=("a", "b", "c", "d")) for i in range(400)]
     forward = {r.question_id: r.text for r in chance.generate(requests)}
     backward = {r.question_id: r.text for r in chance.generate(requests[::-1])}
@@ -47,16 +46,11 @@ def test_chance_baseline_depends_on_the_question_not_the_order():
 
 
 def test_oracle_answers_with_the_key_and_fails_without_one():
-    oracle = load_baseline("oracle")
+    oracle = Baseline("oracle")
     many = request(answer=(0, 2), options=("a", "b", "c"), question_type="multiple")
     answered, hidden = oracle.generate([many, request(answer=())])
     assert (answered.text, answered.status) == ("A,C", "answered")
     assert (hidden.text, hidden.status) == ("", "failed")
-
-
-def write(path, *records):
-    path.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +68,7 @@ def backends(tiny):
     return TransformersVLM(str(tiny), Settings()), TransformersVLM(str(tiny), Settings(batch_size=1))
 
 
-def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fits(tiny, monkeypatch):
+def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fits(tiny, tmp_path, monkeypatch):
     import torch
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
@@ -93,7 +87,10 @@ def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fit
 
     monkeypatch.setattr(model.network, "generate", generate)
     requests = [request(str(i), image=picture(), max_tokens=2) for i in range(7)]
-    responses = {r.question_id: r for r in Sender(model.generate, lambda: None).responses(requests)}
+    responses = {
+        r.question_id: r
+        for r in Sender(model.generate, lambda: None, "--model tiny", tmp_path / "error.txt").responses(requests)
+    }
     assert {name for name, response in responses.items() if response.status == "failed"} == {"3"}
     assert "alone it does not fit into memory" in responses["3"].error
     assert len(responses) == 7 and max(sizes[2:]) <= 2
@@ -146,34 +143,28 @@ def test_seeded_sampling_draws_from_the_softmax():
 
 
 def test_batches_keep_questions_of_an_image_together():
-    from eval_harness.models.local.transformers_vlm import BatchSize, sort_for_batching, take_batch
-
-    def drain(queue, size):
-        batches = []
-        while queue:
-            batches.append(take_batch(queue, size))
-        return batches
+    from eval_harness.models.local.transformers_vlm import sort_for_batching, take_batch
 
     # Prompts of one image have equal lengths, so its questions stay adjacent.
-    images = [bytes([i]) for i in range(6)]
-    requests = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
-    batches = drain(sort_for_batching(requests), 32)
+    requests = [request(f"{i}-{j}", image=bytes([i]), prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
+    requests += [request(f"{i}-long", image=bytes([9]), max_tokens=5) for i in range(2)]
+    queue, batches = sort_for_batching(requests), []
+    while queue:
+        batches.append(take_batch(queue, 32))
     assert sorted(r.question_id for batch in batches for r in batch) == sorted(r.question_id for r in requests)
-    assert [len(batch) for batch in batches] == [32, 22]
-    assert [len({r.image for r in batch}) for batch in batches] == [4, 3]
-    assert max(map(len, drain(sort_for_batching(requests), 4))) == 4
-    mixed = [request("a", max_tokens=1), request("b", max_tokens=5), request("c", max_tokens=1)]
-    assert sorted(sorted(r.question_id for r in batch) for batch in drain(sort_for_batching(mixed), 8)) == [
-        ["a", "c"],
-        ["b"],
-    ]
+    assert sorted(map(len, batches)) == [2, 22, 32]  # those with another limit on their own
+    assert sorted(len({r.image for r in batch}) for batch in batches) == [1, 3, 4]
+
+
+def test_the_batch_grows_with_free_memory_until_it_ran_out():
+    from eval_harness.models.local.transformers_vlm import BatchSize
 
     size = BatchSize(None, on_cpu=False)
     start = size.size
-    for memory_share, expected in ((0.1, 2 * start), (0.8, 2 * start)):
+    for memory_share in (0.1, 0.8):
         size.record_success(size.size, memory_share)
-        assert size.size == expected
-    size.halve(2 * start)
+        assert size.size == 2 * start
+    size.shrink(2 * start)
     size.record_success(start, 0.1)
     assert size.size == start, "it does not grow again after memory ran out"
 
@@ -221,9 +212,9 @@ def test_generation_options_give_equal_tokens_after_a_shared_prefix(tiny):
         requests = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
         seeds = [chance.randrange(1000) for _ in requests]
         with torch.inference_mode():
-            together = network.generate(model._inputs.shared_prefixes(requests), 9, warm, seeds)[0].tolist()
+            together = network.generate(model.processing.shared_prefixes(requests), 9, warm, seeds)[0].tolist()
             for row, prompt_request, seed in zip(together, requests, seeds, strict=True):
-                single_row = network.generate(model._inputs.full_prompts([prompt_request]), 9, warm, [seed])[0][
+                single_row = network.generate(model.processing.full_prompts([prompt_request]), 9, warm, [seed])[0][
                     0
                 ].tolist()
                 assert row == single_row + [network.pad] * (len(row) - len(single_row)), network.generation

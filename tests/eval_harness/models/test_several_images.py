@@ -1,7 +1,6 @@
 """Questions with several images: source TSV, requests, models, exports and clusters."""
 
 import base64
-import csv
 import io
 import json
 import random
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+import medprobe
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_questions
@@ -21,9 +21,7 @@ from dataset_builders.images.lookup import encode_png
 from dataset_builders.schema import row_image_ids
 from eval_harness.interop import lmms_eval, vlmevalkit
 from eval_harness.models.interface import Settings
-from eval_harness.records.request import Request, Response
-from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import run_evaluation
+from eval_harness.records.request import Request
 from eval_harness.scores.grading import image_clusters
 
 
@@ -41,36 +39,21 @@ def write_source(folder, several):
     `several`: up to four per row, some shared with other rows.
     """
     rng = random.Random(0)
-    folder.mkdir(parents=True)
     pictures_by_row: dict[str, list[bytes]] = {}
-    with (folder / "set_VAL.tsv").open("w", newline="") as stream:
-        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        table.writerow(["index", "image", "question", "A", "B", "C", "answer", "license"])
-        for number in range(12):
-            index, cell = str(number), None
-            if number and rng.random() < 0.2:
-                other_row = str(rng.randrange(number))
-                if other_row in pictures_by_row:
-                    pictures_by_row[index], cell = pictures_by_row[other_row], other_row
-            if cell is None:
-                count = rng.choice([1, 2, 3, 4]) if several else 1
-                pictures_by_row[index] = [picture(rng.randrange(36)) for _ in range(count)]
-                texts = [base64.b64encode(data).decode() for data in pictures_by_row[index]]
-                # Lists are written as JSON or as Python prints them; both occur in the official
-                # files.
-                cell = texts[0] if count == 1 else (json.dumps(texts) if number % 2 else str(texts))
-            table.writerow(
-                [
-                    index,
-                    cell,
-                    f"Question {number}?",
-                    "one",
-                    "two",
-                    "three",
-                    "ABC"[number % 3],
-                    "CC BY",
-                ]
-            )
+    rows = []
+    for number in range(12):
+        pictures = [picture(rng.randrange(36)) for _ in range(rng.choice([1, 2, 3, 4]) if several else 1)]
+        texts = [base64.b64encode(data).decode() for data in pictures]
+        # Lists are written as JSON or as Python prints them; both occur in the official files.
+        cell = texts[0] if len(texts) == 1 else (json.dumps(texts) if number % 2 else str(texts))
+        if number in (3, 8, 9):  # the pictures of an earlier row
+            cell = str(number // 2)
+            pictures = pictures_by_row[cell]
+        pictures_by_row[str(number)] = pictures
+        rows.append([number, cell, f"Question {number}?", "one", "two", "three", "ABC"[number % 3], "CC BY"])
+    folder.mkdir(parents=True)
+    table = pd.DataFrame(rows, columns=["index", "image", "question", "A", "B", "C", "answer", "license"])
+    table.to_csv(folder / "set_VAL.tsv", sep="\t", index=False)
     return pictures_by_row
 
 
@@ -89,23 +72,15 @@ def test_image_paths_and_text_only_build_give_the_same_dataset(several_set, tmp_
     base, pictures_by_row = several_set
     folder = tmp_path / "named"
     folder.mkdir()
-    with (base / "source" / "set_VAL.tsv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
-    with (folder / "set_VAL.tsv").open("w", newline="") as stream:
-        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        table.writerow(["index", "image_path", "question", "A", "B", "C", "answer"])
-        for row in rows:
-            names = [f"{row['index']}_{number}.png" for number in range(len(pictures_by_row[row["index"]]))]
-            for name, data in zip(names, pictures_by_row[row["index"]], strict=True):
-                (folder / name).write_bytes(data)
-            cell = names[0] if len(names) == 1 else json.dumps(names)
-            table.writerow(
-                [
-                    row["index"],
-                    cell,
-                    *(row[column] for column in ("question", "A", "B", "C", "answer")),
-                ]
-            )
+    rows = pd.read_csv(base / "source" / "set_VAL.tsv", sep="\t", dtype=str)
+    paths = []
+    for index in rows["index"]:
+        names = [f"{index}_{number}.png" for number in range(len(pictures_by_row[index]))]
+        for name, data in zip(names, pictures_by_row[index], strict=True):
+            (folder / name).write_bytes(data)
+        paths.append(names[0] if len(names) == 1 else json.dumps(names))
+    columns = ["index", "image_path", "question", "A", "B", "C", "answer"]
+    rows.assign(image_path=paths)[columns].to_csv(folder / "set_VAL.tsv", sep="\t", index=False)
     build("gmai-mmbench", name="own", source=folder, out=tmp_path / "set")
     build("gmai-mmbench", name="own", source=folder, out=tmp_path / "text", text_only=True)
     full_build, text = (open_repository(tmp_path / name) for name in ("set", "text"))
@@ -120,41 +95,26 @@ def test_image_paths_and_text_only_build_give_the_same_dataset(several_set, tmp_
 
 
 class Listener:
-    """A plug-in that records its requests."""
+    """A model that records its requests."""
 
-    requests: list[Request]
     several_images = True
 
-    def __init__(self, settings):
-        type(self).requests = []
+    def __init__(self):
+        self.requests = []
 
     def generate(self, requests):
-        for request in requests:
-            type(self).requests.append(request)
-            yield Response(request.question_id, request.sample, "A")
-
-
-SINGLE_IMAGE_PLUG_IN = """
-from tests.eval_harness.models.test_several_images import Listener
-
-
-class One(Listener):
-    several_images = False
-"""
+        self.requests += requests
+        return ["A" for _ in requests]
 
 
 def test_images_reach_the_model_in_order(several_set, tmp_path):
     base, pictures_by_row = several_set
-    plug_in = tmp_path / "listener.py"
-    plug_in.write_text(SINGLE_IMAGE_PLUG_IN)
-    repository = open_repository(base / "set")
-    rows = repository.questions("validation").to_dict("records")
-    assert [len(row_image_ids(row)) for row in rows] == [len(pictures_by_row[row["question_id"]]) for row in rows]
-    config = EvalConfig("gmai-mmbench", f"{plug_in}:Listener", data=str(base / "set"), out=tmp_path / "run")
-    run_evaluation(config)
-    assert {request.question_id: list(request.images) for request in Listener.requests} == pictures_by_row
+    listener = Listener()
+    medprobe.evaluate("gmai-mmbench", listener, data=base / "set", out=tmp_path / "run")
+    assert {request.question_id: list(request.images) for request in listener.requests} == pictures_by_row
+    listener.several_images = False
     with pytest.raises(BadInput, match=r"takes one image per question, and \d+ of 12 questions show several"):
-        run_evaluation(replace(config, model=f"{plug_in}:One", out=tmp_path / "other"))
+        medprobe.evaluate("gmai-mmbench", listener, data=base / "set", out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
@@ -258,6 +218,6 @@ def test_model_reads_every_image_or_is_refused(family, takes, tmp_path):
     third = replace(requests[5], more_images=(requests[5].more_images[0], picture(99)))
     with torch.inference_mode():
         logits = [
-            backend.network.next_logits(backend._inputs.full_prompts([request])) for request in (requests[5], third)
+            backend.network.next_logits(backend.processing.full_prompts([request])) for request in (requests[5], third)
         ]
     assert float((logits[0] - logits[1]).abs().max()) > 1e-4

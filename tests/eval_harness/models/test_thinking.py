@@ -67,20 +67,20 @@ def test_reasoning_is_separated_by_special_tokens_also_if_truncated(family):
         # Otherwise the test would pass without any handling of special tokens.
         assert form not in tok.decode(ids, skip_special_tokens=True), "the marks are special tokens"
         (output,) = OutputReader(tok, opened=False).read([ids + end])
-        assert (output.text, output.reasoning, output.unfinished) == (answer, reasoning, False) or (
-            family in ("gemma4", "medgemma", "harmony") and output.text == answer and reasoning in output.reasoning
+        assert (output.answer, output.reasoning, output.unfinished) == (answer, reasoning, False) or (
+            family in ("gemma4", "medgemma", "harmony") and output.answer == answer and reasoning in output.reasoning
         )
         inside = len(tok(form.split("{}", maxsplit=1)[0] + reasoning, add_special_tokens=False)["input_ids"])
         for cut in range(1, inside):
             (output,) = OutputReader(tok, opened=False).read([ids[:cut]])
-            assert output.text.strip() == "", (cut, output)
+            assert output.answer.strip() == "", (cut, output)
         if family in OPENED_PROMPTS:
             opening = len(tok(OPENED_PROMPTS[family], add_special_tokens=False)["input_ids"])
             (output,) = OutputReader(tok, opened=True).read([ids[opening:] + end])
-            assert (output.text, output.reasoning, output.unfinished) == (answer, reasoning, False)
+            assert (output.answer, output.reasoning, output.unfinished) == (answer, reasoning, False)
             for cut in range(opening + 1, inside):
                 (output,) = OutputReader(tok, opened=True).read([ids[opening:cut]])
-                assert (output.text, output.unfinished) == ("", True)
+                assert (output.answer, output.unfinished) == ("", True)
 
 
 def test_texts_without_reasoning_are_decoded_unchanged():
@@ -92,7 +92,7 @@ def test_texts_without_reasoning_are_decoded_unchanged():
         tok = tokenizer(*marks)
         rows = [tok(text, add_special_tokens=False)["input_ids"] for text in ("B", " left: <b> it is", "yes, no\n")]
         output = OutputReader(tok, opened=False).read([[*row, 2, 0, 0] for row in rows])
-        assert [text.text for text in output] == tok.batch_decode(rows, skip_special_tokens=True)
+        assert [text.answer for text in output] == tok.batch_decode(rows, skip_special_tokens=True)
         assert {text.reasoning for text in output} == {None}
 
 

@@ -5,12 +5,14 @@ import json
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.prompts import PROMPTS, get_prompt
+from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.records.request import Request, Shot
+
+MEDICONFUSION_PROMPTS = {prompt.name: prompt for prompt in eval_spec("mediconfusion").prompts}
 
 
 def test_braces_in_a_question_or_an_option_stay_text():
-    prompt = PROMPTS["mediconfusion", "mc-0"]
+    prompt = MEDICONFUSION_PROMPTS["mc-0"]
     text = prompt.render("What is {options} in {question}?", ["{question}", "{0}"])
     assert "Question: What is {options} in {question}?\nA: {question}\nB: {0}\n" in text
 
@@ -24,9 +26,9 @@ def test_halt_prompts_are_the_authors(sources):
         for t in authors_prompts.values()
     }
     our_prompts = {
-        p.render(" Which side? ", list(options.values()))
-        for (family, _), p in PROMPTS.items()
-        if family == "halt-medvqa" and "mc" in p.methods
+        prompt.render(" Which side? ", list(options.values()))
+        for prompt in eval_spec("halt-medvqa").prompts
+        if "mc" in prompt.methods
     }
     assert our_prompts == expected
     assert len(our_prompts) == 18
@@ -51,7 +53,7 @@ def test_mediconfusion_prompts_are_the_authors(sources, name, method, model):
     authors_prompt = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"][method][
         model
     ]
-    our_prompt = PROMPTS["mediconfusion", name].render("Which side?", ["left", "right"])
+    our_prompt = MEDICONFUSION_PROMPTS[name].render("Which side?", ["left", "right"])
     assert our_prompt == authors_prompt.format("Which side?", "left", "right")
 
 
@@ -64,7 +66,7 @@ def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
     authors_prompt = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
         "med_flamingo"
     ]
-    prompt = PROMPTS["mediconfusion", "mc-flamingo"]
+    prompt = MEDICONFUSION_PROMPTS["mc-flamingo"]
     shots = tuple(
         Shot(prompt.render(f"Question {i}", ["x", "y"]), prompt.answer_of_shot(["x", "y"], [i % 2]), b"")
         for i in range(3)
@@ -91,7 +93,7 @@ def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
 
 
 def test_the_eleven_prompts_of_the_ablation_differ_and_keep_question_and_options():
-    prompts = [PROMPTS["mediconfusion", f"mc-{i}"] for i in range(11)]
+    prompts = [MEDICONFUSION_PROMPTS[f"mc-{i}"] for i in range(11)]
     texts = [prompt.render("Which side?", ["sinister", "dexter"]) for prompt in prompts]
     assert len(set(texts)) == len({prompt.text_hash for prompt in prompts}) == 11
     for text in texts:

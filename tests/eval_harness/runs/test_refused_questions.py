@@ -75,7 +75,10 @@ def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
             for number in range(9)
         ]
         responses = {
-            response.question_id: response for response in Sender(backend.generate, lambda: None).responses(requests)
+            response.question_id: response
+            for response in Sender(backend.generate, lambda: None, "--model m", tmp_path / "error.txt").responses(
+                requests
+            )
         }
         assert {name for name, response in responses.items() if response.status == "failed"} == {"3"}, responses["3"]
         assert responses["3"].error

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,10 +17,9 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.load import CachingLoader
 from eval_harness.runs.config import build_config, option_types
-from eval_harness.runs.run_folder import read_answer_journal
-from eval_harness.runs.shards import lock_is_free
+from eval_harness.runs.run_folder import lock_is_free, read_answer_journal
 from eval_harness.sweep import local
-from eval_harness.sweep.forecast import forecast_tasks, format_forecast, remaining_hours
+from eval_harness.sweep.progress import forecast_tasks, format_forecast, remaining_hours
 from eval_harness.sweep.tasks import find_task, read_sweep
 from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
@@ -121,7 +121,7 @@ def test_killing_a_sweep_ends_its_model_process(workdir):
         while not reached() and timeout > 0:
             time.sleep(0.05)
             timeout -= 0.05
-        assert reached(), process.said.read_text()
+        assert reached(), process.output_file.read_text()
 
     # Wait until the model has answered once and is stuck.
     until(lambda: [path for path in (workdir / "runs/stuck").glob("*/answers.jsonl") if path.stat().st_size])
@@ -276,27 +276,17 @@ def test_slurm_array_elements_run_their_tasks_after_the_file_changes(workdir):
 
 
 def test_cached_model_is_reused_with_its_deviations_reset():
-    loaded, closed = [], []
+    events = []
 
-    class Fake:
-        is_local = True
+    def load_model(model, settings):
+        events.append(f"load {model}")
+        return SimpleNamespace(is_local=True, deviations=["told"], close=lambda: events.append(f"close {model}"))
 
-        def __init__(self, model):
-            loaded.append(model)
-            self.deviations = ["told at load"]
-
-        def close(self):
-            closed.append(self)
-
-    load = CachingLoader(lambda model, settings: Fake(model))
+    load = CachingLoader(load_model)
     backend = load("a", Settings())
-    backend.deviations.append("found on the way")
-    assert load("a", Settings()) is backend
-    assert backend.deviations == ["told at load"]
-    assert load("a", Settings(dtype="float16")) is not backend
-    load("b", Settings())
-    load("a", Settings(dtype="float16"))
+    backend.deviations.append("met on the way")
+    assert load("a", Settings()) is backend and backend.deviations == ["told"]
+    for model, settings in (("a", Settings(dtype="float16")), ("b", Settings()), ("a", Settings())):
+        assert load(model, settings) is not backend
     # Only the most recent model is kept.
-    assert loaded == ["a", "a", "b", "a"]
-    assert closed[0] is backend
-    assert len(closed) == 3
+    assert events == ["load a", "close a", "load a", "close a", "load b", "close b", "load a"]

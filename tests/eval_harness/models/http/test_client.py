@@ -1,4 +1,6 @@
-"""The client's connections: proxies, redirects, certificates, and requests that must stay local."""
+"""The client's connections: proxies, redirects, certificates, requests that must stay local, and
+how many are in flight: never more than N, and N from the second question on.
+"""
 
 import contextlib
 import datetime
@@ -7,6 +9,7 @@ import itertools
 import socket
 import ssl
 import threading
+import time
 from random import Random
 
 import pytest
@@ -16,7 +19,7 @@ from eval_harness.models.http.chat_client import remote_host
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer
-from tests.eval_harness.models.http.asking import KEY, request
+from tests.eval_harness.models.http.asking import KEY, model, request, text_of
 from tests.sampling import few
 
 REPLY_BODY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
@@ -153,38 +156,36 @@ def test_cookies_are_not_sent_back():
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """(certificate file of a private authority, TLS context of a server that it certified)."""
+def certificate(tmp_path_factory):
+    """(file of a certificate that is its own authority, TLS context of its server)."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    today, folder = datetime.datetime.now(datetime.UTC), tmp_path_factory.mktemp("certificates")
-
-    def certified(name, issuer=None):
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        signer = issuer or (subject, key)
-        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(signer[0]).public_key(key.public_key())
-        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(today - datetime.timedelta(1))
-        builder = builder.not_valid_after(today + datetime.timedelta(1))
-        builder = builder.add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        signed = builder.add_extension(address, critical=False).sign(signer[1], hashes.SHA256())
-        pem = serialization.Encoding.PEM
-        secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        (folder / f"{name}.pem").write_bytes(signed.public_bytes(pem))
-        (folder / f"{name}.key").write_bytes(secret)
-        return subject, key
-
-    certified("server", certified("authority"))
+    today, folder = datetime.datetime.now(datetime.UTC), tmp_path_factory.mktemp("certificate")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "server")])
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(today - datetime.timedelta(1))
+        .not_valid_after(today + datetime.timedelta(1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "server.pem").write_bytes(signed.public_bytes(pem))
+    (folder / "server.key").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(folder / "server.pem", folder / "server.key")
-    return folder / "authority.pem", tls
+    return folder / "server.pem", tls
 
 
-def test_private_certificate_authority_is_trusted_only_if_configured(certificates, monkeypatch):
-    authority, tls = certificates
+def test_private_certificate_authority_is_trusted_only_if_configured(certificate, monkeypatch):
+    authority, tls = certificate
     with answering(tls=tls) as (port, heads):
         url = f"https://127.0.0.1:{port}/v1"
         with pytest.raises(BadInput, match="certificate cannot be verified"):
@@ -223,3 +224,27 @@ def test_azure_deployment_is_asked_with_its_own_variables(monkeypatch):
         assert backend.base_url.endswith("/openai/deployments/ours")
         assert server.headers[0]["api-key"] == "azure-key"
         assert KEY not in str(server.headers[0])
+
+
+def test_in_flight_is_bounded_and_retry_after_is_respected():
+    with ChaosServer(delay=0.02) as server:
+        assert len(list(model(server, in_flight=3).generate([request(i) for i in range(20)]))) == 20
+        assert server.most <= 3
+    with ChaosServer(retry_after="0.3") as server:
+        server.fault_for = lambda question: "429" if server.asked.total() == 1 else None
+        start = time.monotonic()
+        list(model(server, in_flight=1).generate([request()]))
+        assert time.monotonic() - start >= 0.3
+
+
+def test_all_slots_in_flight_are_used_after_the_first_answer():
+    # The server replies only once 48 requests are in flight.
+    all_there = threading.Barrier(48, timeout=200)
+
+    def answer(body):
+        assert text_of(body) == "Question 0?" or all_there.wait() >= 0
+        return "A"
+
+    with ChaosServer(answer=answer) as server:
+        responses = list(model(server, in_flight=48, timeout=250).generate(request(i) for i in range(1 + 48)))
+    assert len(responses) == 49 and not all_there.broken

@@ -1,86 +1,27 @@
-"""Negotiating parameters: with the first question only, reported, and never dropping the user's
-own.
+"""Requests: images, turns and their order, and the parameters, of which the user's own are never
+dropped.
+
+See also: negotiation with servers that reject parameters (`tests/chaos`).
 """
 
+import base64
+import io
 import json
-from random import Random
 
 import pytest
+from PIL import Image
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_parameters import thinking_parameters
-from tests.chaos.server import ChaosServer, answer_to, completion
-from tests.eval_harness.models.http.asking import model, request, text_of
-
-FORMS_OF_ERRORS = {
-    "openai": lambda name, words: {"error": {"message": words, "param": name, "code": "unsupported_parameter"}},
-    "message": lambda name, words: {"error": {"message": words}},
-    "error as text": lambda name, words: {"error": words},
-    "detail as text": lambda name, words: {"detail": words},
-    "detail as list": lambda name, words: {
-        "detail": [
-            {
-                "type": "extra_forbidden",
-                "loc": ["body", name],
-                "msg": "Extra inputs are not permitted",
-            }
-        ]
-    },
-    "vllm": lambda name, words: {
-        "object": "error",
-        "message": words,
-        "type": "BadRequestError",
-        "code": 400,
-    },
-    "list": lambda name, words: [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}],
-    "nested": lambda name, words: {
-        "error": {
-            "message": "Provider returned error",
-            "metadata": {"raw": json.dumps({"error": {"message": words}})},
-        }
-    },
-    "plain text": lambda name, words: words,
-}
+from eval_harness.models.http.chat_requests import thinking_parameters
+from eval_harness.records.request import Shot
+from tests.chaos.server import ChaosServer, completion
+from tests.eval_harness.models.http.asking import model, picture, request, text_of
 
 
-class Picky:
-    """A server that rejects the parameters `refused`, one at a time, in one error format."""
-
-    def __init__(self, refused, form, status=400):
-        self.refused, self.form, self.status = refused, form, status
-        self.complaints, self.taken = [], []
-
-    def __call__(self, body):
-        # One complaint at a time, as real servers do.
-        wrong = next((name for name in self.refused if name in body), None)
-        if wrong is None:
-            self.taken.append({name: value for name, value in body.items() if name != "messages"})
-            return answer_to(body)
-        self.complaints.append(text_of(body))
-        return self.status, FORMS_OF_ERRORS[self.form](
-            wrong, f"Unsupported parameter: '{wrong}' is not supported with this model."
-        )
-
-
-@pytest.mark.parametrize("form", FORMS_OF_ERRORS)
-def test_parameters_are_negotiated_with_the_first_question_only(form):
-    """Parameters and status are drawn from a seed; 12 questions, 8 in flight."""
-    random = Random(form)
-    refused = random.sample(["max_tokens", "temperature", "seed"], random.randrange(1, 4))
-    picky = Picky(refused, form, random.choice([400, 422]))
-    with ChaosServer(answer=picky, delay=0.005) as server:
-        backend = model(server, in_flight=8, thinking="off")
-        responses = list(backend.generate([request(i, temperature=0.7, sample=1) for i in range(12)]))
-    assert {r.status for r in responses} == {"answered"}, responses
-    # The other 11 questions are sent in the negotiated form.
-    assert len(set(picky.complaints)) == 1, "one question alone met the refusals"
-    assert len({json.dumps(parameters) for parameters in picky.taken}) == 1, "all were asked with the same settings"
-    assert len(server.asked) == sum(server.served.values()) == 12
-    deviations = " ".join(backend.deviations)
-    assert ("temperature" in deviations, "no seed" in deviations) == (
-        "temperature" in refused,
-        "seed" in refused,
-    )
+def rejecting(name):
+    """Make a server that rejects a parameter."""
+    message = f"Unsupported parameter: '{name}' is not supported with this model."
+    return lambda body: (400, {"error": {"message": message}}) if name in body else "A"
 
 
 def test_rejected_user_parameters_are_an_error():
@@ -90,26 +31,15 @@ def test_rejected_user_parameters_are_an_error():
         ({"generation": {"temperature": 0.3}}, "temperature"),
     ):
         with (
-            ChaosServer(answer=Picky([name], "openai")) as server,
+            ChaosServer(answer=rejecting(name)) as server,
             pytest.raises(BadInput, match=name.split("_")[0]),
         ):
             list(model(server, **settings).generate([request(i) for i in range(3)]))
     with (
-        ChaosServer(answer=Picky(["chat_template_kwargs"], "vllm")) as server,
+        ChaosServer(answer=rejecting("chat_template_kwargs")) as server,
         pytest.raises(BadInput, match="--thinking 500"),
     ):
         list(model(server, thinking=500).generate([request()]))
-
-
-def test_parameter_name_in_an_unrelated_complaint_is_not_dropped():
-    """The complaint is about something else and happens to contain the parameter's name."""
-    message = "Invalid image: the body temperature chart could not be read"
-    complaint = {"error": {"message": message, "param": "messages"}}
-    with (
-        ChaosServer(answer=lambda body: (400, complaint)) as server,
-        pytest.raises(BadInput, match="body temperature chart"),
-    ):
-        list(model(server).generate([request(i) for i in range(5)]))
 
 
 def test_question_that_exceeds_every_limit_fails_alone():
@@ -120,35 +50,17 @@ def test_question_that_exceeds_every_limit_fails_alone():
         needed = 100_000 if text_of(body) == "Question 3?" else 8000
         return "B" if limit >= needed else (400, {"error": {"message": message, "type": "invalid_request_error"}})
 
-    for first_number in (0, 3):
+    # The question is the first or the fourth; the user's own limit is never raised.
+    for numbers, limit, own_limit in ((range(8), 1, None), ([3, 0, 1, 2, 4, 5, 6, 7], 1, None), (range(8), 8000, 8000)):
         with ChaosServer(answer=thinker) as server:
-            backend = model(server, in_flight=4)
-            numbers = [first_number, *(i for i in range(8) if i != first_number)]
-            responses = {r.question_id: r for r in backend.generate([request(i, max_tokens=1) for i in numbers])}
-        assert {i: r.text for i, r in responses.items() if i != "3"} == dict.fromkeys("0124567", "B")
-        assert (responses["3"].status, responses["3"].text) == ("failed", "")
-        assert "Could not finish" in responses["3"].error
-        assert any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
-    # The user's limit is never raised.
-    with ChaosServer(answer=thinker) as server:
-        responses = list(model(server, max_tokens=8000).generate([request(i, max_tokens=8000) for i in range(8)]))
-        assert sum(r.status == "answered" for r in responses) == 7
-        assert {body["max_tokens"] for body in server.bodies} == {8000}
-
-
-def test_output_limit_is_lowered_to_what_the_server_accepts():
-    def bounded(body):
-        limit = body.get("max_tokens")
-        if limit > 8192:
-            words = "max_tokens is too large: 16384. This model supports at most 8192 completion tokens."
-            return 400, {"error": {"message": words, "param": "max_tokens"}}
-        return "B" if limit > 1000 else (200, completion("", finish="length"))
-
-    with ChaosServer(answer=bounded) as server:
-        backend = model(server)
-        responses = list(backend.generate([request(i, max_tokens=1) for i in range(6)]))
-    assert {r.text for r in responses} == {"B"}
-    assert backend.describe()["output_limit"] == 8192
+            backend = model(server, in_flight=4, max_tokens=own_limit)
+            questions = [request(number, max_tokens=limit) for number in numbers]
+            responses = {reply.question_id: reply for reply in backend.generate(questions)}
+        assert {i: reply.text for i, reply in responses.items()} == {**dict.fromkeys("0124567", "B"), "3": ""}
+        assert responses["3"].status == "failed" and "Could not finish" in responses["3"].error
+        raised = any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
+        assert raised == (own_limit is None)
+    assert {body["max_tokens"] for body in server.bodies} == {8000}
 
 
 @pytest.mark.parametrize(
@@ -209,3 +121,40 @@ def test_dropped_images_are_reported_if_tokens_are_counted(drops, counts):
     # Four questions, and the picture with and without its image.
     assert len(server.bodies) == 6
     assert not counts or sum(reply.usage[1] for reply in responses) == 2 * 6, "it is in the cost"
+
+
+def test_image_larger_than_the_maximum_is_shrunk():
+    with ChaosServer() as server:
+        list(model(server, max_image_side=50).generate([request(image=picture("RGB", "JPEG", size=(400, 100)))]))
+    head, _, data = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"].partition(",")
+    assert head == "data:image/png;base64" and max(Image.open(io.BytesIO(base64.b64decode(data))).size) == 50
+
+
+@pytest.mark.parametrize("image_first", [True, False])
+def test_system_message_and_examples_become_turns_in_the_requested_order(image_first):
+    shots = (Shot("Q1?", "A", picture()),)
+    question = request(image_first=image_first, shots=shots, more_images=(picture(),), system="You are a student.")
+    with ChaosServer() as server:
+        list(model(server).generate([question]))
+    (system, *turns) = server.bodies[0]["messages"]
+    assert system == {"role": "system", "content": "You are a student."}
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    orders = [[part["type"] for part in turn["content"]] for turn in turns if turn["role"] == "user"]
+    images = [["image_url"], ["image_url"] * 2]  # of the example, of the question
+    assert orders == [[*image_parts, "text"] if image_first else ["text", *image_parts] for image_parts in images]
+
+
+def test_user_parameters_are_sent():
+    extra = {
+        "generation": {"top_p": 0.5},
+        "chat_template": "{{ x }}",
+        "chat_template_kwargs": {"y": 1},
+    }
+    with ChaosServer() as server:
+        list(model(server, **extra).generate([request()]))
+    (body,) = server.bodies
+    assert (body["top_p"], body["chat_template"], body["chat_template_kwargs"]) == (
+        0.5,
+        "{{ x }}",
+        {"y": 1},
+    )

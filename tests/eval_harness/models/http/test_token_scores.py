@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_messages import build_messages
+from eval_harness.models.http.chat_requests import build_messages
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
 from tests.eval_harness.models.http.scoring_server import ScoringServer

@@ -1,23 +1,29 @@
-"""Forecast the tasks of a sweep: questions, tokens, cost, and hours for models with timed answers.
+"""Tell what remains to be done in a sweep, and what came out of it.
 
-No model is loaded; a stand-in takes its place. See also: the forecast of one run, `--dry-run`
+The forecast counts questions, tokens, cost, and hours for models with timed answers. No model is
+loaded; a stand-in takes its place. The report is a table of headline scores, failed tasks with
+their reasons, and the command to resume. See also: the forecast of one run, `--dry-run`
 (`runs/dry_run.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from eval_harness.derive.metrics import HEADLINE_METRICS, NoScore, headline_score
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
-from eval_harness.records.result import UNDELIVERED, Model
+from eval_harness.records.result import UNDELIVERED, Model, Result
 from eval_harness.records.run import read_run
 from eval_harness.runs.dry_run import (
     JUDGE_NOTE,
@@ -29,17 +35,18 @@ from eval_harness.runs.dry_run import (
 )
 from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.requests import Instance
-from eval_harness.runs.shards import read_answer_records
+from eval_harness.runs.run_folder import read_answer_records
+from eval_harness.store.formatting import format_interval, format_score
+from eval_harness.store.results_table import tidy_table
 from eval_harness.sweep.tasks import SweepTask, model_label
 
+SCORES_FILE = "results.csv"
 NO_WORK = RunSize()
 
 
 class StandIn(Backend):
     """Stand in for a model that is not loaded: it has what a plan needs, but cannot answer."""
 
-    needs_images = True
-    one_token = True
     several_images = True  # a model that takes one image per question is refused when it is loaded
 
     def __init__(self, model: str) -> None:
@@ -52,9 +59,6 @@ class StandIn(Backend):
 
     def score(self, requests: Sequence[Request]) -> Iterable[Response]:
         raise NotImplementedError
-
-    def describe(self) -> dict[str, Any]:
-        return {}
 
 
 def stand_in(model: str, settings: Settings) -> Backend:
@@ -201,3 +205,85 @@ def format_forecast(forecasts: Sequence[Forecast]) -> str:
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Format rows as an aligned text table. The first row holds the column names."""
     return pd.DataFrame(rows[1:], columns=list(rows[0])).to_string(index=False)
+
+
+def format_report(
+    tasks: Sequence[SweepTask], results: Mapping[int, Result], errors: Mapping[int, str], command: str
+) -> tuple[str, int]:
+    """Format the table of finished tasks, followed by what failed and why.
+
+    Args:
+        tasks: Every task of the sweep.
+        results: Task number -> its result.
+        errors: Task number -> why it failed.
+        command: The command that resumes the sweep.
+
+    Returns:
+        (report, number of tasks that are not done).
+    """
+    rows: list[tuple[str, ...]] = [
+        ("task", "model", "benchmark", "method", "metric", "value", "95% interval", "n", "failed answers")
+    ]
+    tasks_by_error: dict[str, list[SweepTask]] = {}
+    notes = []
+    for task in tasks:
+        result = results.get(task.number)
+        if result is not None:
+            rows.append(_row(task, result))
+            # A finished task may still contain failed answers.
+            if count := _undelivered_count(result):
+                retry = shlex.join(["medprobe", *task.arguments(task.folder)])
+                notes.append(f"task {task.number}: {count} answers failed; to ask them again: {retry}")
+        elif error := errors.get(task.number):
+            tasks_by_error.setdefault(error, []).append(task)
+
+    lines = [align_columns(rows)] if len(rows) > 1 else []
+    lines += [f"failed: {_describe_tasks(group)}: {error}" for error, group in tasks_by_error.items()]
+    missing = len(tasks) - len(results)
+    if missing:
+        lines.append(f"{len(results)} of {len(tasks)} tasks are done. To resume: {command}")
+    return "\n".join([*lines, *notes]), missing
+
+
+def _describe_tasks(tasks: Sequence[SweepTask]) -> str:
+    numbers = ", ".join(str(task.number) for task in tasks)
+    task = tasks[0]
+    details = f"({task.label}, {task.benchmark}, {task.method_label})"
+    return f"task {numbers} {details}" if len(tasks) == 1 else f"tasks {numbers}"
+
+
+def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
+    metric = HEADLINE_METRICS[result.benchmark.family]
+    score, headline = result.scores[metric], headline_score(result)
+    return (
+        str(task.number),
+        task.label,
+        result.benchmark.name,
+        task.method_label,
+        metric,
+        str(headline) if isinstance(headline, NoScore) else format_score(headline.value),
+        format_interval(score),
+        str(score.n),
+        str(_undelivered_count(result)),
+    )
+
+
+def _undelivered_count(result: Result) -> int:
+    return sum(result.statuses.get(status, 0) for status in UNDELIVERED)
+
+
+def write_scores_csv(results: Iterable[Result], out: Path) -> Path | None:
+    """Write every score of some results as CSV, in the columns of `medprobe results`.
+
+    Args:
+        results: The results.
+        out: Folder of the file `SCORES_FILE`, which is replaced.
+
+    Returns:
+        The file's path; None if there are no results.
+    """
+    finished = list(results)
+    if not finished:
+        return None
+    replace_file(out / SCORES_FILE, tidy_table(finished).to_csv(index=False).encode())
+    return out / SCORES_FILE

@@ -1,20 +1,31 @@
-"""Request parameters of a chat server, and the variants tried if it rejects them.
+"""Requests to a chat server: messages, parameters, and the variants tried if it rejects them.
 
 What a server supports is found by trial with the first question, before any other is sent
-(`openai_chat.py`). A parameter is omitted only if that makes the server answer. See also:
-classifying the server's errors (`server_errors.py`).
+(`openai_chat.py`). A parameter is omitted only if that makes the server answer. Questions that
+share an image follow each other, so it is checked and encoded only once. See also: classifying the
+server's errors (`server_errors.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import io
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
+from dataset_builders.images.lookup import encode_png
+from dataset_builders.images.picture import encode_data_uri
+from eval_harness.models.http.chat_replies import Reply
+from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.models.interface import DEFAULT_REASONING_TOKENS, Settings, Thinking
+from eval_harness.models.local.model_inputs import build_conversation, decode_rgb_image
 from eval_harness.records.request import Request
+
+Messages = list[dict[str, Any]]
 
 TOP_LOGPROBS, REDUCED_TOP_LOGPROBS = 20, 5
 """Alternatives per token to request: OpenAI's maximum, and a number that stricter servers accept.
@@ -36,6 +47,11 @@ OMISSION_DEVIATIONS = {
 """Omitted parameter -> deviation from the protocol to record."""
 
 
+PROBE_PROMPT, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
+IMAGE_PROBE_PROMPT = "Which number is written in the picture? Answer with the number alone."
+IMAGE_PROBE_NUMBER = "4817"
+
+
 @dataclass(frozen=True)
 class RequestForm:
     """How a request is sent: the output limit, and which parameters are omitted."""
@@ -54,17 +70,6 @@ class RequestForm:
     def without(self, *names: str) -> RequestForm:
         """Return this form with further parameters omitted."""
         return replace(self, omitted=self.omitted.union(names))
-
-    def restore(self, target: RequestForm, name: str) -> RequestForm:
-        """Return this form with one property as in `target`.
-
-        Args:
-            target: The form to approach.
-            name: An omitted parameter, which is sent again, or a field of the form.
-        """
-        if name in self.omitted:
-            return replace(self, omitted=self.omitted - {name})
-        return replace(self, **{name: getattr(target, name)})
 
 
 class Parameters:
@@ -161,10 +166,86 @@ class Parameters:
         sent = self.for_request(request, form)
         return {name: changed for name, changed in forms.items() if name in sent}
 
-    def all_omitted(self, form: RequestForm) -> list[RequestForm]:
-        """Return forms without optional parameters: first with an output limit, then without."""
-        bare = replace(form, limit_name=LIMIT_NAMES[1]).without("temperature", "seed", "top_logprobs")
-        return [bare, bare.without("max_tokens")]
+    async def find_form(
+        self,
+        request: Request,
+        send: Callable[[RequestForm], Awaitable[Reply]],
+        is_first: bool,
+        discard: Callable[[Reply], None],
+    ) -> tuple[RequestForm, Reply] | None:
+        """Find a form in which the server answers a question that it has rejected.
+
+        Every change is an experiment: the question is sent again unchanged, then with one change at
+        a time (parameters named in the error first), then without all optional parameters. Changes
+        that did not help are undone.
+
+        Args:
+            request: The rejected question.
+            send: Sends it in a form.
+            is_first: Whether the server has not answered any question yet.
+            discard: Called with each reply that is not used.
+
+        Returns:
+            The form and its reply; None if there is none.
+
+        Raises:
+            ServerFailure: If the server is busy or cannot be reached.
+        """
+        form = self.form
+        complaints: dict[RequestForm, str] = {}
+
+        async def first_answered(forms: Iterable[RequestForm]) -> tuple[RequestForm, Reply] | None:
+            for candidate in forms:
+                if candidate in complaints:
+                    continue
+                try:
+                    return candidate, await send(candidate)
+                except ServerFailure as failure:
+                    if failure.kind in ("wait", "unreachable"):
+                        raise
+                    complaints[candidate] = str(failure)
+            return None
+
+        success = await first_answered([form])
+        if success is None and not is_first:
+            # The parameters are known to work, but how many tokens fit depends on the question.
+            success = await first_answered(self.limits(request, form))
+        if success is not None or not is_first:
+            return success
+
+        current: RequestForm | None = form
+        while success is None and current is not None:
+            complaint, forms = complaints[current], self.alternatives(request, current)
+            words = set(re.findall(r"[\w-]+", complaint))
+            named_forms = next((forms[name] for name in forms if name in words), [])
+            tried = len(complaints)
+            success = await first_answered(named_forms)
+            # A different complaint means that the change helped: continue from that form.
+            current = next(
+                (tried_form for tried_form in [*complaints][tried:] if complaints[tried_form] != complaint),
+                None,
+            )
+
+        if success is None:
+            singles = (single for forms in self.alternatives(request, form).values() for single in forms)
+            bare = replace(form, limit_name=LIMIT_NAMES[1]).without("temperature", "seed", "top_logprobs")
+            success = await first_answered(singles) or await first_answered([bare, bare.without("max_tokens")])
+        if success is None:
+            return None
+
+        # Undo one change at a time, as long as the server still answers.
+        complaints.pop(form)
+        best, reply = success
+        for name in (*sorted(best.omitted - form.omitted), "limit_name", "limit"):
+            # An omitted parameter is sent again; a field of the form gets its first value.
+            change: dict[str, Any] = {name: getattr(form, name, None)}
+            if name in best.omitted:
+                change = {"omitted": best.omitted - {name}}
+            restored = replace(best, **change)
+            if restored != best and (better := await first_answered([restored])) is not None:
+                discard(reply)
+                best, reply = better
+        return best, reply
 
     def adopt(self, form: RequestForm) -> None:
         """Send requests in another form from now on, and record what could not be set.
@@ -284,3 +365,68 @@ def thinking_parameters(base_url: str | None, thinking: Thinking) -> dict[str, A
         return {"enable_thinking": on} | ({"thinking_budget": budget} if budget else {})
     switches = {"enable_thinking": on, "thinking": on} | ({"thinking_budget": budget} if budget else {})
     return {"chat_template_kwargs": switches}
+
+
+def build_messages(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
+    """Build OpenAI-style messages; text-only content is a plain string.
+
+    Args:
+        request: The request.
+        longest_side: Maximum length of an image's longer side in pixels; None: no limit.
+
+    Returns:
+        The messages, in the order of the conversation.
+
+    Raises:
+        ImageError: If an image cannot be decoded completely. (A lenient server would answer from
+            the readable part.)
+    """
+
+    def image_part(image: bytes) -> dict[str, Any]:
+        return {"type": "image_url", "image_url": {"url": _data_url(image, longest_side)}}
+
+    messages = build_conversation(request, image_part, _encodable_text)
+    for message in messages:
+        if [part["type"] for part in message["content"]] == ["text"]:
+            message["content"] = message["content"][0]["text"]
+    return messages
+
+
+def with_answer_start(messages: list[dict[str, Any]], answer: str) -> list[dict[str, Any]]:
+    """Return the messages followed by an assistant message with the beginning of an answer."""
+    return [*messages, {"role": "assistant", "content": _encodable_text(answer)}]
+
+
+def _encodable_text(text: str) -> str:
+    """Make a text encodable in UTF-8: lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
+@lru_cache(maxsize=64)
+def _data_url(image: bytes, longest_side: int | None) -> str:
+    """Return the picture shown to the model as a `data:` URL, shrunk if necessary.
+
+    Raises ImageError.
+    """
+    if longest_side is not None and max(decode_rgb_image(image).size) > longest_side:
+        image = encode_png(decode_rgb_image(image, longest_side))
+    return encode_data_uri(image)
+
+
+def probe_request(request: Request, number: int = 1, with_picture: bool = False) -> Request:
+    """Make a question that any model can answer in a few words, in the form of `request`."""
+    image = probe_picture() if with_picture else None
+    question = replace(request, prompt=PROBE_PROMPT.format(number), max_tokens=PROBE_TOKENS, candidates=())
+    return replace(question, image=image, more_images=(), shots=())
+
+
+@lru_cache(maxsize=1)
+def probe_picture() -> bytes:
+    """Draw a PNG with a number written into it."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.new("RGB", (336, 168), "white")
+    ImageDraw.Draw(image).text((60, 40), IMAGE_PROBE_NUMBER, fill="black", font=ImageFont.load_default(84))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
