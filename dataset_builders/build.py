@@ -21,7 +21,6 @@ from typing import Any
 from dataset_builders.benchmark_names import ANY_SET, resolve_name
 from dataset_builders.benchmarks import (
     FORMATS,
-    RELEASED_FINGERPRINTS,
     load_benchmark_module,
     spec,
 )
@@ -97,7 +96,7 @@ def build(
         allow_missing: build the complete cases if images are missing.
         text_only: build without images.
         eval_yaml: add the Hub's tasks and the copy of the images that they need.
-        fields: `vqa` only: the meaning of the columns (`vqa/fields.py`).
+        fields: `vqa` only: the meaning of the columns (`vqa/rows.py`).
         preset: `vqa` only: a known set (`vqa/presets.py`).
 
     Raises:
@@ -150,34 +149,34 @@ def build(
         _check_file_names(content)
         phantom = is_phantom_source(folder)
         if phantom:
-            _mark_phantoms(content)
+            content = content.map_cases(_mark_phantom)
 
         # Determine the origin before incomplete cases are dropped: part of the official set is
         # still official.
-        origin = _determine_origin(family, name, content, phantom)
-        is_custom = name != family and not phantom
-        if is_custom:  # the paper's counts do not apply
+        origin = "phantom" if phantom else _determine_origin(family, name, content)
+
+        # A text-only build needs no images, so none can be missing.
+        partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
+        if name != family and not phantom:
+            _check_group_splits(content)
+
+            # The paper's counts do not apply.
             content.counts = [
                 replace(c, paper=None, note="") if c.paper is not None else c
                 for c in content.counts
                 if c.count or c.paper is None
             ]
-
-        # A text-only build needs no images, so none can be missing.
-        partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
-        if is_custom:
-            _check_group_splits(content)
-            content.patients = (content.patients or {}) | read_about(folder, read_source_manifest(folder))
-            validated = read_source_manifest(folder).get("validated")
+            manifest = read_source_manifest(folder)
+            content.patients = (content.patients or {}) | read_about(folder, manifest)
+            validated, notes = manifest.get("validated"), manifest.get("notes")
             content.validated = validated if isinstance(validated, bool) else None
-            notes = read_source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
 
             # Sources written by `medprobe curate` have keyed ids already; hashing twice would
             # change them. Other sets of `any_source` keep their ids unless they name patients, so
             # that everybody who builds a public set gets the same fingerprint.
             is_named = any(image.group for case in content.all_cases() for image in case.images)
-            if read_source_manifest(folder).get("ids") != KEYED_IDS and (is_named or not any_source):
+            if manifest.get("ids") != KEYED_IDS and (is_named or not any_source):
                 content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
             _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
@@ -289,17 +288,10 @@ def _check_group_splits(content: SourceContent) -> None:
         )
 
 
-def _mark_phantoms(content: SourceContent) -> None:
-    """Set licence and source of all images to those of drawn phantoms."""
-    for splits in (content.cases, *content.extra_configs.values()):
-        for split, cases in splits.items():
-            splits[split] = [
-                replace(
-                    case,
-                    images=tuple(replace(i, license="CC0-1.0", source="drawn by medprobe") for i in case.images),
-                )
-                for case in cases
-            ]
+def _mark_phantom(case: Case) -> Case:
+    """Set licence and source of a case's images to those of drawn phantoms."""
+    images = (replace(image, license="CC0-1.0", source="drawn by medprobe") for image in case.images)
+    return replace(case, images=tuple(images))
 
 
 def find_missing_images(content: SourceContent) -> dict[str, str]:
@@ -375,27 +367,22 @@ def _filter_cases(content: SourceContent, is_kept: Callable[[Case], bool]) -> No
     content.hidden_answers = {key: answer for key, answer in content.hidden_answers.items() if key in ids}
 
 
-def _determine_origin(family: str, name: str, content: SourceContent, phantom: bool) -> str:
-    """Classify the source: official (the complete released set), phantom (drawn) or custom.
+def _determine_origin(family: str, name: str, content: SourceContent) -> str:
+    """Classify a source that is not drawn: official (the complete released set) or custom.
 
     If the released fingerprint is not known, a set counts as official if its counts equal the
     paper's.
     """
-    if phantom:
-        return "phantom"
     if name != family:
         return "custom"
 
     # Fingerprints decide if any is known; otherwise counts are the best evidence.
-    fingerprints = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
-    if any(fingerprints.values()):
-        return (
-            "official"
-            if all(fingerprints[s] == fingerprint_cases(content.cases[s]) for s in content.cases)
-            else "custom"
-        )
-
-    return "official" if spec(family).is_whole(content) else "custom"
+    released = spec(family).released
+    if released.keys() & content.cases.keys():
+        is_whole = all(released.get(split) == fingerprint_cases(cases) for split, cases in content.cases.items())
+    else:
+        is_whole = spec(family).is_whole(content)
+    return "official" if is_whole else "custom"
 
 
 def _check_target(target: Path) -> None:

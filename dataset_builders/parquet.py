@@ -245,18 +245,12 @@ def write_cases(
                         written[config].rows[split] += table.num_rows
                 bar.update(len(group))
             for config, file in files.items():
-                file.close()
-                written[config].parquet_bytes += file.path.stat().st_size
+                written[config].parquet_bytes += file.close()
 
     for config in configs.keys() - set(with_images):
-        path = folder / config / f"{split}-00000-of-00001.parquet"
-        write_split_table(
-            path,
-            configs[config],
-            split,
-            [text.select(list(configs[config])) for text in texts],
-            written[config],
-        )
+        columns = configs[config]
+        tables = [arrow_schema(columns).empty_table(), *(text.select(list(columns)) for text in texts)]
+        write_split_table(folder / config, split, columns, pa.concat_tables(tables), written[config])
 
 
 def _question_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
@@ -265,29 +259,23 @@ def _question_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType
 
 
 def write_split_table(
-    path: Path,
-    columns: dict[str, ColumnType],
-    split: str,
-    tables: Sequence[pa.Table],
-    written: ConfigSizes,
+    folder: Path, split: str, columns: dict[str, ColumnType], table: pa.Table, sizes: ConfigSizes
 ) -> None:
-    """Write tables without images as the only file of a split.
+    """Write a table without images as the only file of a split.
 
     Args:
-        path: the Parquet file.
-        columns: column -> type.
+        folder: the config's folder.
         split: name of the split.
-        tables: concatenated in this order; none gives a file without rows.
-        written: sizes of the config; updated.
+        columns: column -> type.
+        table: the rows.
+        sizes: sizes of the config; updated.
     """
-    file = ParquetFile(path, columns)
-    table = pa.concat_tables(tables) if tables else file.schema.empty_table()
+    file = ParquetFile(folder / f"{split}-00000-of-00001.parquet", columns)
     for start in range(0, table.num_rows, MAX_GROUP_ROWS):
         file.write(table.slice(start, MAX_GROUP_ROWS))
 
-    file.close()
-    written.rows[split] = table.num_rows
-    written.parquet_bytes += path.stat().st_size
+    sizes.rows[split] = table.num_rows
+    sizes.parquet_bytes += file.close()
 
 
 class ParquetFile:
@@ -295,7 +283,7 @@ class ParquetFile:
 
     def __init__(self, path: Path, columns: dict[str, ColumnType]) -> None:
         self.path, self.columns = path, columns
-        self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
+        self.schema = arrow_schema(columns)
         path.parent.mkdir(parents=True, exist_ok=True)
         leaves = [leaf for column in self.schema for leaf in _leaf_paths(column.name, column.type)]
 
@@ -324,10 +312,13 @@ class ParquetFile:
         """Write a row group."""
         self.writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
-    def close(self) -> None:
-        """Finish the file; without a row group it has columns and no rows."""
-        self.writer.add_key_value_metadata(features_metadata(self.columns))
+    def close(self) -> int:
+        """Finish the file and return its size in bytes; without a row group it has no rows."""
+        # `datasets` looks for this when a file is opened without the card.
+        features = {name: _storage(kind)[1] for name, kind in self.columns.items()}
+        self.writer.add_key_value_metadata({b"huggingface": json.dumps({"info": {"features": features}}).encode()})
         self.writer.close()
+        return self.path.stat().st_size
 
 
 def _leaf_paths(name: str, type_: pa.DataType) -> Iterator[str]:
@@ -359,7 +350,7 @@ class RowGroup:
 
                 # Class labels are stored as their index; an unknown label becomes null.
                 values = [codes.get(value) for value in values]
-            arrays.append(pa.array(values, arrow_type(kind)))
+            arrays.append(pa.array(values, _storage(kind)[0]))
 
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
 
@@ -461,46 +452,35 @@ class ImageBank:
         return pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), values)
 
 
-def arrow_type(kind: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a column.
+_STORAGE: dict[str, tuple[pa.DataType, Any]] = {
+    # Image bytes are dictionary-encoded, so that Parquet stores a repeated image once.
+    "image": (
+        pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())]),
+        {"_type": "Image"},
+    ),
+    "uri": (pa.dictionary(pa.int32(), pa.string()), {"dtype": "string", "_type": "Value"}),
+    "string": (pa.string(), {"dtype": "string", "_type": "Value"}),
+    "bool": (pa.bool_(), {"dtype": "bool", "_type": "Value"}),
+    "float64": (pa.float64(), {"dtype": "float64", "_type": "Value"}),
+    "int32": (pa.int32(), {"dtype": "int32", "_type": "Value"}),
+}
+"""Name of a plain type -> Arrow type, and the feature of `datasets`."""
 
-    Image bytes are dictionary-encoded, so that Parquet stores a repeated image once.
-    """
-    image = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
-    plain = {
-        "string": pa.string(),
-        "bool": pa.bool_(),
-        "float64": pa.float64(),
-        "int32": pa.int32(),
-        "image": image,
-    }
-    plain["uri"] = pa.dictionary(pa.int32(), pa.string())
+
+def _storage(kind: ColumnType) -> tuple[pa.DataType, Any]:
+    """Return a column's Arrow type, and its feature in the words of `datasets`."""
     if kind.name == "label":
-        return pa.int64()
+        return pa.int64(), {"names": list(kind.names), "_type": "ClassLabel"}
     if kind.name == "list of struct":
-        return pa.list_(pa.struct([(name, arrow_type(field)) for name, field in kind.fields]))
+        parts = [(name, *_storage(part)) for name, part in kind.fields]
+        struct = pa.struct([(name, arrow) for name, arrow, _ in parts])
+        return pa.list_(struct), [{name: feature for name, _, feature in parts}]
     if kind.name.startswith("list of "):
-        return pa.list_(plain[kind.name.removeprefix("list of ")])
-    return plain[kind.name]
+        arrow, feature = _STORAGE[kind.name.removeprefix("list of ")]
+        return pa.list_(arrow), {"feature": feature, "_type": "Sequence"}
+    return _STORAGE[kind.name]
 
 
-def features_metadata(columns: dict[str, ColumnType]) -> dict[bytes, bytes]:
-    """Build the metadata that `datasets` looks for when a file is opened without the card."""
-    features = {name: _feature(kind) for name, kind in columns.items()}
-    return {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-
-
-def _feature(kind: ColumnType) -> Any:
-    if kind.name == "image":
-        return {"_type": "Image"}
-    if kind.name == "label":
-        return {"names": list(kind.names), "_type": "ClassLabel"}
-    if kind.name == "list of struct":
-        return [{name: _feature(field) for name, field in kind.fields}]
-    if kind.name.startswith("list of "):
-        return {
-            "feature": _feature(ColumnType(kind.name.removeprefix("list of "))),
-            "_type": "Sequence",
-        }
-
-    return {"dtype": "string" if kind.name == "uri" else kind.name, "_type": "Value"}
+def arrow_schema(columns: Mapping[str, ColumnType]) -> pa.Schema:
+    """Return the Arrow schema of some columns."""
+    return pa.schema([(name, _storage(kind)[0]) for name, kind in columns.items()])

@@ -225,6 +225,15 @@ class SourceContent:
             for cases in splits.values():
                 yield from cases
 
+    def map_cases(self, change: Callable[[Case], Case]) -> SourceContent:
+        """Return this content with every case changed, those of the further configs included."""
+
+        def map_splits(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
+            return {split: [change(case) for case in cases] for split, cases in splits.items()}
+
+        extra_configs = {config: map_splits(splits) for config, splits in self.extra_configs.items()}
+        return replace(self, cases=map_splits(self.cases), extra_configs=extra_configs)
+
     def sizes(self) -> dict[str, int]:
         """Return split -> number of questions."""
         return {split: sum(len(case.questions) for case in cases) for split, cases in self.cases.items()}

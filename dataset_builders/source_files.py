@@ -1,13 +1,17 @@
-"""Read the authors' files: UTF-8 or UTF-16 text, JSON without duplicate keys, type-checked fields.
+"""Read the authors' files: text in UTF-8 or UTF-16, JSON without duplicate keys, tables one record
+at a time (a TSV with images may be larger than memory), type-checked fields.
 
 See also: the readers (one per benchmark), images (`images/lookup.py`).
 """
 
 from __future__ import annotations
 
+import ast
+import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +205,95 @@ def _unique_keys_hook(path: Path) -> Any:
 
 def _reject_constant(name: str) -> float:
     raise json.JSONDecodeError(f"{name} is not a JSON number", name, 0)
+
+
+MAX_FIELD_LENGTH = 256 * 1024 * 1024
+"""Longest field in characters; otherwise an unclosed quote would read the rest of the file into
+memory.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TsvRecord:
+    """A record: its fields by column, and where it is in the file.
+
+    `start` and `end` are byte offsets, by which its image can be read again later.
+    """
+
+    fields: dict[str, str]
+    line: int
+    start: int
+    end: int
+
+
+def read_tsv(file: Path, delimiter: str = "\t") -> Iterator[TsvRecord]:
+    """Read a table of text with a header. Quoted fields may contain delimiters, line breaks and
+    doubled quotes.
+
+    Args:
+        file: the file.
+        delimiter: tab, or a comma for CSV.
+
+    Yields:
+        Its records.
+
+    Raises:
+        BadInput: the file is empty or not UTF-8, column names are missing or duplicate, a record
+            has the wrong number of fields, or a quote is not closed.
+    """
+    rows = read_tsv_rows(file, 0, delimiter)
+    header = [name.strip() for name in next(rows, (0, 0, 0, []))[3]]
+    if not header:
+        raise BadInput(f"{file}: the file is empty. Get it again from the benchmark's authors.")
+    duplicates = sorted({name for name in header if header.count(name) > 1})
+    if not all(header) or duplicates:
+        problem = f"names the column {duplicates[0]!r} twice" if duplicates else "has a column without a name"
+        raise BadInput(f"{file}: the header {problem}. Get the file again from the benchmark's authors.")
+    for line, start, end, values in rows:
+        if values and len(values) != len(header):
+            raise BadInput(
+                f"{file}, line {line}: has {len(values)} fields, but the header has {len(header)}. Is the file complete?"
+            )
+        if values:
+            yield TsvRecord(dict(zip(header, values, strict=True)), line, start, end)
+
+
+def read_tsv_rows(file: Path, start: int = 0, delimiter: str = "\t") -> Iterator[tuple[int, int, int, list[str]]]:
+    """Yield (line number, first byte, end byte, fields) of each record from the byte `start` on."""
+    csv.field_size_limit(MAX_FIELD_LENGTH)
+    with file.open("rb") as stream:
+        stream.seek(start)
+
+        # Decode line by line: a text wrapper would make `tell` unusable.
+        lines = (
+            line.decode("utf-8-sig" if stream.tell() == len(line) else "utf-8") for line in iter(stream.readline, b"")
+        )
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        while True:
+            line, start_byte = reader.line_num + 1, stream.tell()
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise BadInput(f"{file}, line {line}: {error}. Is the file complete, and UTF-8?") from None
+            yield line, start_byte, stream.tell(), values
+
+
+_LIST_TEXT = re.compile(r"\s*[\[{(].*[\]})]\s*", re.DOTALL)
+
+
+def parse_literal(cell: Any) -> Any:
+    """Return the list or object that a text spells in JSON or Python, else the cell itself."""
+    if not isinstance(cell, str) or not _LIST_TEXT.fullmatch(cell):
+        return cell
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return list(value) if isinstance(value, tuple) else value if isinstance(value, (list, dict)) else cell
+    return cell
 
 
 def _describe_type(value: object) -> str:

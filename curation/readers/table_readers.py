@@ -27,10 +27,10 @@ from curation.readers.pictures import (
     unusable_targets,
 )
 from curation.readers.pixels import Skipped
-from dataset_builders.benchmarks.gmai_mmbench.tsv import MAX_REFERENCE_LENGTH, read_image, read_tsv
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError
+from dataset_builders.images.lookup import MAX_REFERENCE_LENGTH, ImageError, read_image
 from dataset_builders.schema import LETTERS
+from dataset_builders.source_files import read_tsv
 
 Rows = list[dict[str, str]]
 UNNAMED_IMAGE = "a row without an image name"

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import read_text
+from dataset_builders.source_files import read_yaml
 
 ABOUT_FILE = "about.yaml"
 ABOUT_FIELDS = ("deidentification", "approval", "consent", "license", "terms")
@@ -38,7 +38,7 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     statements: dict[str, str] = {}
     if (source / ABOUT_FILE).is_file():
         try:
-            document = yaml.safe_load(read_text(source / ABOUT_FILE))
+            document = read_yaml(source / ABOUT_FILE)
         except yaml.YAMLError:
             # Invalid YAML gets the same message as a wrong structure.
             document = None

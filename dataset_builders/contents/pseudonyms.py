@@ -13,13 +13,13 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.schema import Case, CaseImage, SourceContent
+from dataset_builders.schema import Case, CaseImage, Question, SourceContent
 
 KEYED_IDS = "keyed-1"
 """Value of `ids` in a source's manifest if its ids, image names and groups are already keyed
@@ -154,48 +154,33 @@ def pseudonymize_content(content: SourceContent, pseudonyms: Pseudonyms) -> Sour
         content: what the reader returned.
         pseudonyms: the set's key.
     """
-    names: dict[str, str] = {}
+    names: set[str] = set()
 
-    def keyed(kind: str) -> Callable[[str], str]:
-        def new(name: str) -> str:
-            # Remember every replaced name, to drop notes that quote one.
-            keyed_id = pseudonyms.id_for(kind, name)
-            names.setdefault(name, keyed_id)
-            return keyed_id
+    def keyed(kind: str, name: str) -> str:
+        # Remember every replaced name, to drop notes that quote one.
+        names.add(name)
+        return pseudonyms.id_for(kind, name)
 
-        return new
+    def keyed_image(image: CaseImage) -> CaseImage:
+        names.add(image.name)
+        image_id = keyed("i", image.image_id)
+        return replace(image, image_id=image_id, name=image_id, group=pseudonyms.group(image.group or "") or None)
 
-    question, case, image, pair = keyed("q"), keyed("c"), keyed("i"), keyed("p")
-
-    def map_image(source: CaseImage) -> CaseImage:
-        keyed_id = image(source.image_id)
-        names.setdefault(source.name, keyed_id)
+    def keyed_question(question: Question) -> Question:
         return replace(
-            source,
-            image_id=keyed_id,
-            name=keyed_id,
-            group=pseudonyms.group(source.group or "") or None,
+            question,
+            question_id=keyed("q", question.question_id),
+            case_id=keyed("c", question.case_id),
+            image_id=keyed("i", question.image_id),
+            more_image_ids=tuple(keyed("i", name) for name in question.more_image_ids),
+            extra={k: keyed("p", v) if k == "pair_id" and v else v for k, v in question.extra.items()},
         )
 
-    def map_case(source: Case) -> Case:
-        questions = tuple(
-            replace(
-                asked_question,
-                question_id=question(asked_question.question_id),
-                case_id=case(asked_question.case_id),
-                image_id=image(asked_question.image_id),
-                more_image_ids=tuple(map(image, asked_question.more_image_ids)),
-                extra={k: pair(v) if k == "pair_id" and v else v for k, v in asked_question.extra.items()},
-            )
-            for asked_question in source.questions
-        )
-        return Case(case(source.case_id), tuple(map_image(member) for member in source.images), questions)
+    def keyed_case(case: Case) -> Case:
+        images, questions = map(keyed_image, case.images), map(keyed_question, case.questions)
+        return Case(keyed("c", case.case_id), tuple(images), tuple(questions))
 
-    def map_splits(source: dict[str, list[Case]]) -> dict[str, list[Case]]:
-        return {split: [map_case(member) for member in cases] for split, cases in source.items()}
-
-    cases = map_splits(content.cases)
-    extra_configs = {config: map_splits(splits) for config, splits in content.extra_configs.items()}
-    hidden = {question(name): answer for name, answer in content.hidden_answers.items()}
+    keyed_content = content.map_cases(keyed_case)
+    hidden = {keyed("q", name): answer for name, answer in content.hidden_answers.items()}
     notes = [note for note in content.notes if not any(name and name in note for name in names)]
-    return replace(content, cases=cases, extra_configs=extra_configs, hidden_answers=hidden, notes=notes)
+    return replace(keyed_content, hidden_answers=hidden, notes=notes)

@@ -31,11 +31,10 @@ from dataset_builders.errors import clip
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_cases
 from dataset_builders.images.picture import find_white_levels
-from dataset_builders.lexical_tree import TREE_ROW_FIELDS
 from dataset_builders.parquet import (
     ConfigSizes,
     ImageFacts,
-    arrow_type,
+    arrow_schema,
     iter_image_files,
     used_columns,
     write_cases,
@@ -92,9 +91,10 @@ def write_repository(folder: Path, description: Description, content: SourceCont
 
     if content.tree_rows is not None:
         columns["lexical_tree"] = TREE_COLUMNS
-        rows = {name: [row[column] for row in content.tree_rows] for column, name in enumerate(TREE_ROW_FIELDS)}
+        rows = [dict(zip(TREE_COLUMNS, row, strict=True)) for row in content.tree_rows]
+        table = pa.Table.from_pylist(rows, arrow_schema(TREE_COLUMNS))
         written["lexical_tree"] = ConfigSizes()
-        _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS, written["lexical_tree"])
+        write_split_table(folder / "lexical_tree", "train", TREE_COLUMNS, table, written["lexical_tree"])
 
     # inspect-ai's reader takes one image per question, so such sets have no tasks.
     several = "more_images" in question_kinds
@@ -161,15 +161,14 @@ def write_hidden_answers(folder: Path, name: str, content: SourceContent) -> Non
         name: name of the dataset.
         content: what the reader returned.
     """
-    questions = [q for case in content.all_cases() for q in case.questions if q.question_id in content.hidden_answers]
-    rows: dict[str, list[Any]] = {
-        "question_id": [q.question_id for q in questions],
-        "answer": [list(content.hidden_answers[q.question_id]) for q in questions],
-    }
-    _write_rows(folder, "answers", "test", rows, HIDDEN_ANSWER_COLUMNS, ConfigSizes())
+    questions = [question.question_id for case in content.all_cases() for question in case.questions]
+    hidden = content.hidden_answers
+    rows = [{"question_id": name, "answer": hidden[name]} for name in questions if name in hidden]
+    table = pa.Table.from_pylist(rows, arrow_schema(HIDDEN_ANSWER_COLUMNS))
+    write_split_table(folder / "answers", "test", HIDDEN_ANSWER_COLUMNS, table, ConfigSizes())
     write_json(
         folder / "manifest.json",
-        {"schema_version": DATASET_SCHEMA_VERSION, "answers_of": name, "questions": len(questions)},
+        {"schema_version": DATASET_SCHEMA_VERSION, "answers_of": name, "questions": len(rows)},
     )
     text = (
         f"# Hidden test answers of {name}\n\nPrivate: used only for scoring. Publishing this folder spoils the test.\n"
@@ -199,19 +198,6 @@ def format_counts(counts: Sequence[CountComparison], origin: str) -> list[str]:
         lines.append(f"{count.quantity}: {count.count:,}{paper_note}{mark}{note}")
 
     return lines
-
-
-def _write_rows(
-    folder: Path,
-    config: str,
-    split: str,
-    rows: dict[str, list[Any]],
-    columns: dict[str, ColumnType],
-    written: ConfigSizes,
-) -> None:
-    schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
-    path = folder / config / f"{split}-00000-of-00001.parquet"
-    write_split_table(path, columns, split, [pa.Table.from_pydict(rows, schema)], written)
 
 
 def _build_manifest(description: Description, content: SourceContent, facts: ImageFacts) -> dict[str, Any]:

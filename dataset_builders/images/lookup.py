@@ -5,6 +5,8 @@ See also: downloading (`download.py`), writing (`parquet.py`).
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import io
 import os
@@ -19,9 +21,11 @@ from PIL import Image, UnidentifiedImageError
 
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import CaseImage
-from dataset_builders.source_files import SourceEntry, is_safe_relative_path, read_json
+from dataset_builders.source_files import SourceEntry, is_safe_relative_path, parse_literal, read_json, read_tsv_rows
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+MAX_REFERENCE_LENGTH = 64
+"""An `image` cell up to this length is the index of the record with the image, as in VLMEvalKit."""
 PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
 MAX_PIXELS = 178_956_970
 """Twice Pillow's warning threshold: above it Pillow, and thus every reader of the dataset, refuses
@@ -208,6 +212,55 @@ def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecor
         )
 
     return records
+
+
+def parse_image_cell(text: str) -> list[str]:
+    """Split a cell of `image` into its images.
+
+    Args:
+        text: one image, or a list (`["...", "..."]`), as in VLMEvalKit.
+
+    Raises:
+        ImageError: the list is malformed, empty, or has elements other than strings.
+    """
+    if not text.startswith("["):
+        return [text]
+    cells = parse_literal(text)
+    if not (isinstance(cells, list) and cells and all(isinstance(cell, str) and cell.strip() for cell in cells)):
+        raise ImageError("its list of images is cut off or empty, or contains something other than strings")
+    return [cell.strip() for cell in cells]
+
+
+def read_image(file: Path, start: int, number: int = 0) -> bytes:
+    """Read and decode an image of a record.
+
+    Args:
+        file: the TSV file.
+        start: first byte of the record.
+        number: index of the image in a list.
+
+    Raises:
+        ImageError: the image is not valid base64.
+    """
+    column = [name.strip() for name in next(read_tsv_rows(file))[3]].index("image")
+    return decode_base64_image(parse_image_cell(next(read_tsv_rows(file, start))[3][column].strip())[number])
+
+
+def decode_base64_image(text: str) -> bytes:
+    """Decode a base64 image, with or without a `data:` prefix.
+
+    Args:
+        text: content of the cell.
+
+    Raises:
+        ImageError: the text is not base64.
+    """
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ImageError("the image is not base64") from None
 
 
 def check_image(data: bytes) -> str:

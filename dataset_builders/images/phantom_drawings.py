@@ -78,84 +78,95 @@ def _paint(canvas: Canvas, mask: Canvas, value: float) -> Canvas:
     return canvas * (1 - mask) + value * mask
 
 
+def _draw(background: float, *layers: tuple[Canvas, float]) -> Canvas:
+    """Paint layers (mask, brightness), the lowest first."""
+    canvas = np.full((SIZE_PX, SIZE_PX), background)
+    for mask, value in layers:
+        canvas = _paint(canvas, mask, value)
+    return canvas
+
+
 def _head(drawing: Drawing) -> Canvas:
     """Draw skull, brain and two ventricles after Shepp and Logan.
 
     CT has a bright skull; MRI has a dark one and a bright scalp.
     """
-    ct = drawing.modality == "ct"
-    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0, 0.72, 0.92), 0.95 if ct else 0.75)
-    canvas = _paint(canvas, _ellipse(0, 0, 0.68, 0.87), 0.95 if ct else 0.08)
-    canvas = _paint(canvas, _ellipse(0, 0, 0.63, 0.82), 0.38 if ct else 0.5)
-    for angle in range(0, 180, 20):
-        canvas = _paint(canvas, 0.25 * _ellipse(0, 0, 0.6, 0.012, angle), 0.3)
-
+    scalp, skull, brain = (0.95, 0.95, 0.38) if drawing.modality == "ct" else (0.75, 0.08, 0.5)
     width = {"wide": 0.17, "narrow": 0.05}.get(drawing.variant, 0.09)
-    for side in (-1, 1):
-        canvas = _paint(canvas, _ellipse(side * 0.2, -0.05, width, 0.33, -14 * side), 0.12)
-
-    return _paint(canvas, _ellipse(0, 0, 0.012, 0.78), 0.7)
+    return _draw(
+        0.02,
+        (_ellipse(0, 0, 0.72, 0.92), scalp),
+        (_ellipse(0, 0, 0.68, 0.87), skull),
+        (_ellipse(0, 0, 0.63, 0.82), brain),
+        *((0.25 * _ellipse(0, 0, 0.6, 0.012, angle), 0.3) for angle in range(0, 180, 20)),
+        *((_ellipse(side * 0.2, -0.05, width, 0.33, -14 * side), 0.12) for side in (-1, 1)),
+        (_ellipse(0, 0, 0.012, 0.78), 0.7),
+    )
 
 
 def _chest(drawing: Drawing) -> Canvas:
     """Draw body outline, lungs, heart, spine and ribs (X-ray), or a cross-section (CT)."""
     if drawing.modality == "ct":
-        canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0.05, 0.92, 0.7), 0.55)
-        for side in (-1, 1):
-            canvas = _paint(canvas, _ellipse(side * 0.42, 0.0, 0.36, 0.52), 0.1)
-        canvas = _paint(canvas, _ellipse(0.1, -0.08, 0.2, 0.25), 0.62)
-        return _paint(canvas, _ellipse(0, 0.55, 0.1, 0.1), 0.95)
+        return _draw(
+            0.02,
+            (_ellipse(0, 0.05, 0.92, 0.7), 0.55),
+            *((_ellipse(side * 0.42, 0.0, 0.36, 0.52), 0.1) for side in (-1, 1)),
+            (_ellipse(0.1, -0.08, 0.2, 0.25), 0.62),
+            (_ellipse(0, 0.55, 0.1, 0.1), 0.95),
+        )
 
-    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.04), _ellipse(0, 0.25, 0.88, 1.15), 0.6)
+    lungs: list[tuple[Canvas, float]] = []
     for side in (-1, 1):
-        canvas = _paint(canvas, _ellipse(side * 0.4, 0.05, 0.3, 0.68, -6 * side), 0.14)
+        lungs.append((_ellipse(side * 0.4, 0.05, 0.3, 0.68, -6 * side), 0.14))
         for rib in range(7):
             arc = (np.abs(Y + 0.55 - rib * 0.19 - 0.5 * (np.abs(X) - 0.4) ** 2) < 0.022).astype(np.float64)
-            canvas = _paint(canvas, 0.5 * arc * (side * X > 0.08) * (np.abs(X) < 0.72), 0.7)
+            lungs.append((0.5 * arc * (side * X > 0.08) * (np.abs(X) < 0.72), 0.7))
 
-    canvas = _paint(
-        canvas,
-        _ellipse(0.12, 0.35, {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26), 0.3),
-        0.72,
+    heart_width = {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26)
+    return _draw(
+        0.04,
+        (_ellipse(0, 0.25, 0.88, 1.15), 0.6),
+        *lungs,
+        (_ellipse(0.12, 0.35, heart_width, 0.3), 0.72),
+        (0.8 * _ellipse(0, 0.1, 0.07, 1.1), 0.85),
     )
-    return _paint(canvas, 0.8 * _ellipse(0, 0.1, 0.07, 1.1), 0.85)
 
 
 def _abdomen(drawing: Drawing) -> Canvas:
-    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0, 0.92, 0.72), 0.42)
-    canvas = _paint(canvas, _ellipse(-0.4, -0.1, 0.42, 0.45, 12), 0.58)
-    canvas = _paint(canvas, _ellipse(0.48, 0.02, 0.22, 0.3), 0.52)
-    for side in (-1, 1):
-        canvas = _paint(canvas, _ellipse(side * 0.33, 0.4, 0.13, 0.17), 0.66)
-    return _paint(canvas, _ellipse(0, 0.45, 0.12, 0.12), 0.95)
+    return _draw(
+        0.02,
+        (_ellipse(0, 0, 0.92, 0.72), 0.42),
+        (_ellipse(-0.4, -0.1, 0.42, 0.45, 12), 0.58),
+        (_ellipse(0.48, 0.02, 0.22, 0.3), 0.52),
+        (_ellipse(-0.33, 0.4, 0.13, 0.17), 0.66),
+        (_ellipse(0.33, 0.4, 0.13, 0.17), 0.66),
+        (_ellipse(0, 0.45, 0.12, 0.12), 0.95),
+    )
 
 
 def _spine(drawing: Drawing) -> Canvas:
     """Draw a column of vertebrae, straight or bent."""
-    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.05), _ellipse(0, 0, 0.75, 1.3), 0.35)
-    bend = {"bent": 0.3}.get(drawing.variant, 0.0)
-    for level in range(drawing.number or 7):
-        y = -0.82 + level * 1.64 / max((drawing.number or 7) - 1, 1)
-        x = bend * np.cos(y * 1.6)
-        canvas = _paint(canvas, _ellipse(float(x), y, 0.2, 0.085), 0.88)
-        canvas = _paint(canvas, _ellipse(float(x) + 0.27, y, 0.09, 0.03), 0.7)
-    return canvas
+    bend, number = 0.3 if drawing.variant == "bent" else 0.0, drawing.number or 7
+    vertebrae: list[tuple[Canvas, float]] = []
+    for level in range(number):
+        y = -0.82 + level * 1.64 / max(number - 1, 1)
+        x = float(bend * np.cos(y * 1.6))
+        vertebrae += [(_ellipse(x, y, 0.2, 0.085), 0.88), (_ellipse(x + 0.27, y, 0.09, 0.03), 0.7)]
+    return _draw(0.05, (_ellipse(0, 0, 0.75, 1.3), 0.35), *vertebrae)
 
 
 def _fundus(drawing: Drawing) -> Canvas:
     """Draw a colour retina: disc with a cup, vessels. `variant` wide: a large cup."""
     shade = _ellipse(0, 0, 0.95, 0.95)
-    disc, cup = (
-        _ellipse(0.45, 0, 0.17, 0.2),
-        _ellipse(0.45, 0, *((0.13, 0.155) if drawing.variant == "wide" else (0.05, 0.06))),
-    )
+    disc = _ellipse(0.45, 0, 0.17, 0.2)
+    cup = _ellipse(0.45, 0, *((0.13, 0.155) if drawing.variant == "wide" else (0.05, 0.06)))
     layers = []
     for base, bright, centre, vessel in (
         (0.75, 0.98, 1.0, 0.5),
         (0.33, 0.8, 0.95, 0.1),
         (0.16, 0.45, 0.8, 0.08),
     ):
-        layer = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), shade, base)
+        layer = _draw(0.02, (shade, base))
         for bow in (-0.9, -0.45, 0.45, 0.9):
             line = np.abs(Y - bow * np.sqrt(np.clip(0.45 - X, 0, None)) * 0.6) < 0.012 + 0.004 * abs(bow)
             layer = _paint(layer, 0.8 * line * (X < 0.45) * shade, vessel)
@@ -173,10 +184,8 @@ def _cells(drawing: Drawing) -> Canvas:
     order = rng.permutation(len(positions))[: drawing.number]
     layers = [np.full((SIZE_PX, SIZE_PX), value) for value in (0.95, 0.88, 0.93)]
     for index in order.tolist():
-        x, y = (
-            positions[index][0] + rng.uniform(-0.05, 0.05),
-            positions[index][1] + rng.uniform(-0.05, 0.05),
-        )
+        x = positions[index][0] + rng.uniform(-0.05, 0.05)
+        y = positions[index][1] + rng.uniform(-0.05, 0.05)
         radii = (0.17, 0.07) if drawing.variant == "long" else (0.14, 0.14)
         body, core = _ellipse(x, y, *radii, 35), _ellipse(x, y, radii[0] / 2, radii[1] / 2, 35)
         for layer, (skin, heart) in enumerate(((0.85, 0.35), (0.62, 0.2), (0.8, 0.55))):

@@ -5,29 +5,26 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom, one_lesion
 from dataset_builders.lexical_tree import render_tree_page
 
-MODALITY_NAMES = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
+Facets = tuple[str, str, str, str]
+"""Task, department, granularity and modality."""
 
 
 @dataclass(frozen=True)
 class _PhantomQuestion:
-    """A phantom question.
-
-    `right` and `wrong` are options; `facets` are task, department, granularity and modality.
-    """
+    """A phantom question; `right` and `wrong` are options."""
 
     drawing: Drawing
     question: str
     right: tuple[str, ...]
     wrong: tuple[str, ...]
-    facets: tuple[str, str, str, str]
+    facets: Facets
 
 
 TSV_COLUMNS = (
@@ -35,91 +32,114 @@ TSV_COLUMNS = (
     "clinical vqa task", "department", "perceptual granularity", "modality",
 )  # fmt: skip
 
-
-def _single_choice(
-    drawing: Drawing,
-    question: str,
-    right: str,
-    names: Iterable[str],
-    facets: tuple[str, str, str, str],
-) -> _PhantomQuestion:
-    """Build a question whose wrong options are the other `names`."""
-    return _PhantomQuestion(drawing, question, (right,), tuple(name for name in names if name != right), facets)
+_CUPS = ("large cup", "small cup", "two cups")
+_SPOTS = ("small bright spot", "small dark spot", "large bright spot", "large dark spot")
+_PLACES = ("upper left", "upper right", "lower left", "lower right")
+_VENTRICLES = ("widened ventricles", "slit-like ventricles", "no ventricles")
+_ORGANS = ("brain", "chest", "abdomen", "spine")
+_SHAPES = ("round cells", "long cells", "star-shaped cells", "square cells")
+_SINGLE_CHOICE: tuple[tuple[str, Facets, tuple[tuple[Drawing, str, tuple[str, ...]], ...]], ...] = (
+    (
+        "How many cells are drawn in this microscopy picture?",
+        ("Counting", "Hematology", "Image Level", "Microscopy"),
+        (
+            (Drawing("cells", "microscopy", number=2), "2", ("3", "5", "7")),
+            (Drawing("cells", "microscopy", number=3), "3", ("5", "7", "9")),
+            (Drawing("cells", "microscopy", number=5), "5", ("2", "3", "7")),
+            (Drawing("cells", "microscopy", number=7), "7", ("3", "5", "9")),
+            (Drawing("cells", "microscopy", number=9), "9", ("2", "3", "5")),
+            (Drawing("cells", "microscopy", number=12), "12", ("3", "5", "7")),
+        ),
+    ),
+    (
+        "What shape have the cells in this microscopy picture?",
+        ("Cell Recognition", "Hematology", "Box Level", "Microscopy"),
+        (
+            (Drawing("cells", "microscopy", variant="round", number=4), "round cells", _SHAPES),
+            (Drawing("cells", "microscopy", variant="long", number=4), "long cells", _SHAPES),
+            (Drawing("cells", "microscopy", variant="round", number=6), "round cells", _SHAPES),
+            (Drawing("cells", "microscopy", variant="long", number=6), "long cells", _SHAPES),
+        ),
+    ),
+    (
+        "What does the bright disc of this fundus picture look like?",
+        ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography"),
+        (
+            (Drawing("retina", "fundus", variant="wide"), "large cup", _CUPS),
+            (Drawing("retina", "fundus", (Lesion(tone="dark"),), "wide"), "large cup", _CUPS),
+            (Drawing("retina", "fundus"), "small cup", _CUPS),
+            (one_lesion("retina", "fundus", tone="dark"), "small cup", _CUPS),
+        ),
+    ),
+    (
+        "Which finding lies on the retina of this fundus picture?",
+        ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography"),
+        (
+            (one_lesion("retina", "fundus", size="large", tone="dark"), "large dark spot", _SPOTS),
+            (one_lesion("retina", "fundus", level="lower"), "small bright spot", _SPOTS),
+            (one_lesion("retina", "fundus", level="lower", size="large", tone="dark"), "large dark spot", _SPOTS),
+        ),
+    ),
+    (
+        "What do the ventricles look like in this MRI?",
+        ("Attribute Recognition", "Neurosurgery", "Contour Level", "MRI"),
+        (
+            (Drawing("brain", "mri", variant="wide"), "widened ventricles", _VENTRICLES),
+            (Drawing("brain", "mri", variant="narrow"), "slit-like ventricles", _VENTRICLES),
+        ),
+    ),
+    (
+        "What do the ventricles look like in this CT?",
+        ("Attribute Recognition", "Neurosurgery", "Contour Level", "CT"),
+        (
+            (Drawing("brain", "ct", variant="wide"), "widened ventricles", _VENTRICLES),
+            (Drawing("brain", "ct", variant="narrow"), "slit-like ventricles", _VENTRICLES),
+        ),
+    ),
+    (
+        "Which part of the body does this CT show?",
+        ("Organ Recognition", "Neurosurgery", "Image Level", "CT"),
+        ((Drawing("brain", "ct"), "brain", _ORGANS),),
+    ),
+    (
+        "Which part of the body does this CT show?",
+        ("Organ Recognition", "Pulmonary Medicine", "Image Level", "CT"),
+        ((Drawing("chest", "ct"), "chest", _ORGANS),),
+    ),
+    (
+        "Which part of the body does this CT show?",
+        ("Organ Recognition", "Gastroenterology and Hepatology", "Image Level", "CT"),
+        ((Drawing("abdomen", "ct"), "abdomen", _ORGANS),),
+    ),
+    (
+        "Which part of the body does this X-ray show?",
+        ("Organ Recognition", "Orthopedic Surgery", "Image Level", "X-ray"),
+        ((Drawing("spine", "xray"), "spine", _ORGANS),),
+    ),
+    (
+        "Which part of the body does this X-ray show?",
+        ("Organ Recognition", "Pulmonary Medicine", "Image Level", "X-ray"),
+        ((Drawing("chest", "xray"), "chest", _ORGANS),),
+    ),
+    (
+        "Where in this X-ray is the round spot?",
+        ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray"),
+        (
+            (one_lesion("chest", "xray", size="large"), "upper left", _PLACES),
+            (one_lesion("chest", "xray", side="right", size="large"), "upper right", _PLACES),
+            (one_lesion("chest", "xray", level="lower", size="large"), "lower left", _PLACES),
+            (one_lesion("chest", "xray", side="right", level="lower", size="large"), "lower right", _PLACES),
+        ),
+    ),
+)
+"""Question, facets, and for each drawing the right option and all options."""
 
 
 def _validation_questions() -> Iterator[_PhantomQuestion]:
-    counts = ("2", "3", "5", "7", "9", "12")
-    facets = ("Counting", "Hematology", "Image Level", "Microscopy")
-    for index, count in enumerate(counts):
-        wrong_counts = [wrong_count for wrong_count in counts if wrong_count != count][index % 2 : index % 2 + 3]
-        drawing = Drawing("cells", "microscopy", number=int(count))
-        yield _single_choice(
-            drawing,
-            "How many cells are drawn in this microscopy picture?",
-            count,
-            wrong_counts,
-            facets,
-        )
-
-    names: Sequence[str] = ("round cells", "long cells", "star-shaped cells", "square cells")
-    facets = ("Cell Recognition", "Hematology", "Box Level", "Microscopy")
-    for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
-        drawing = Drawing("cells", "microscopy", variant=variant, number=number)
-        yield _single_choice(
-            drawing,
-            "What shape have the cells in this microscopy picture?",
-            f"{variant} cells",
-            names,
-            facets,
-        )
-
-    names = ("large cup", "small cup", "two cups")
-    facets = ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography")
-    for variant, name in (("wide", "large cup"), ("", "small cup")):
-        for lesions in ((), (Lesion("left", "upper", "small", "dark"),)):
-            drawing = Drawing("retina", "fundus", lesions, variant)
-            yield _single_choice(
-                drawing,
-                "What does the bright disc of this fundus picture look like?",
-                name,
-                names,
-                facets,
-            )
-
-    names = [f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark")]
-    facets = ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography")
-    for level, size, tone in (
-        ("upper", "large", "dark"),
-        ("lower", "small", "bright"),
-        ("lower", "large", "dark"),
-    ):
-        drawing = Drawing("retina", "fundus", (Lesion("left", level, size, tone),))
-        question = "Which finding lies on the retina of this fundus picture?"
-        yield _single_choice(drawing, question, f"{size} {tone} spot", names, facets)
-
-    names = ("widened ventricles", "slit-like ventricles", "no ventricles")
-    for modality, word in (("mri", "MRI"), ("ct", "CT")):
-        facets = ("Attribute Recognition", "Neurosurgery", "Contour Level", word)
-        for variant, name in (("wide", "widened ventricles"), ("narrow", "slit-like ventricles")):
-            drawing = Drawing("brain", modality, variant=variant)
-            yield _single_choice(drawing, f"What do the ventricles look like in this {word}?", name, names, facets)
-
-    names = ("brain", "chest", "abdomen", "spine")
-    for organ, modality, department in (
-        ("brain", "ct", "Neurosurgery"), ("chest", "ct", "Pulmonary Medicine"),
-        ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"),
-        ("chest", "xray", "Pulmonary Medicine"),
-    ):  # fmt: skip
-        facets = ("Organ Recognition", department, "Image Level", MODALITY_NAMES[modality])
-        question = f"Which part of the body does this {MODALITY_NAMES[modality]} show?"
-        yield _single_choice(Drawing(organ, modality), question, organ, names, facets)
-
-    names = [f"{level} {side}" for level in ("upper", "lower") for side in ("left", "right")]
-    facets = ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray")
-    for name in names:
-        level, side = name.split()
-        drawing = Drawing("chest", "xray", (Lesion(side, level, "large"),))
-        yield _single_choice(drawing, "Where in this X-ray is the round spot?", name, names, facets)
+    for question, facets, drawings in _SINGLE_CHOICE:
+        for drawing, right, names in drawings:
+            wrong = tuple(name for name in names if name != right)
+            yield _PhantomQuestion(drawing, question, (right,), wrong, facets)
 
     spots = (
         Lesion("left", "upper", "large", "bright"),
@@ -127,26 +147,24 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
         Lesion("right", "upper", "small", "bright"),
     )
     labels = {spot: f"a spot in the {spot.level} {spot.side}" for spot in spots}
+    facets = ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT")
     for chosen in (spots[:2], spots[1:], spots):
-        wrong = (
-            *(labels[spot] for spot in spots if spot not in chosen),
-            "a spot in the lower left",
-            "a third lung",
-        )
+        wrong = (*(labels[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")
         question = "Which of these does this CT show? Several are right."
-        right = tuple(labels[spot] for spot in chosen)
-        facets = ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT")
+        right_options = tuple(labels[spot] for spot in chosen)
         # The TSV has five columns of options.
-        yield _PhantomQuestion(Drawing("chest", "ct", chosen), question, right, wrong[: 5 - len(chosen)], facets)
+        yield _PhantomQuestion(
+            Drawing("chest", "ct", chosen), question, right_options, wrong[: 5 - len(chosen)], facets
+        )
 
 
 def _test_questions() -> Iterator[_PhantomQuestion]:
     facets = ("Disease Diagnosis", "Orthopedic Surgery", "Image Level", "X-ray")
+    question = "What is the shape of the column of vertebrae in this X-ray?"
     for variant, number in (("bent", 7), ("", 6), ("bent", 5), ("", 8), ("bent", 8), ("", 5)):
+        right, wrong = ("bent", "straight") if variant else ("straight", "bent")
         drawing = Drawing("spine", "xray", variant=variant, number=number)
-        question = "What is the shape of the column of vertebrae in this X-ray?"
-        name = "bent" if variant else "straight"
-        yield _single_choice(drawing, question, name, ("bent", "straight", "ring-shaped"), facets)
+        yield _PhantomQuestion(drawing, question, (right,), (wrong, "ring-shaped"), facets)
 
 
 def write(folder: Path) -> None:
@@ -170,31 +188,31 @@ def _write_tsv(path: Path, questions: list[_PhantomQuestion], first_index: int, 
         options = options[-turn % size :] + options[: -turn % size]
         answer = ",".join(sorted("ABCDE"[options.index(right)] for right in question.right))
         task, department, granularity, modality = question.facets
-        row: dict[str, Any] = {
-            "index": first_index + number,
-            "image": base64.b64encode(draw_phantom(question.drawing)).decode("ascii"),
-            "question": question.question,
-            **dict(zip("ABCDE", options, strict=False)),
-            "answer": answer if split == "VAL" else "",
-            "category": question.right[0] if split == "VAL" else "",
-            "l2-category": task,
-            "split": split,
-            "clinical vqa task": task,
-            "department": department,
-            "perceptual granularity": granularity,
-            "modality": modality,
-        }
-        writer.writerow(row)
+        writer.writerow(
+            {
+                "index": first_index + number,
+                "image": base64.b64encode(draw_phantom(question.drawing)).decode("ascii"),
+                "question": question.question,
+                **dict(zip("ABCDE", options, strict=False)),
+                "answer": answer if split == "VAL" else "",
+                "category": question.right[0] if split == "VAL" else "",
+                "l2-category": task,
+                "split": split,
+                "clinical vqa task": task,
+                "department": department,
+                "perceptual granularity": granularity,
+                "modality": modality,
+            }
+        )
 
     path.write_text(stream.getvalue(), encoding="utf-8")
 
 
 def _tree_page(questions: list[_PhantomQuestion]) -> str:
     """Render the questions' tree in the layout of the authors' page."""
-    subjects = enumerate(("task", "department", "granularity"))
     rows = [
         (subject, question.facets[at], question.facets[3], question.right[0])
-        for at, subject in subjects
+        for at, subject in enumerate(("task", "department", "granularity"))
         for question in questions
     ]
     return render_tree_page(rows, "Lexical tree of the phantoms")

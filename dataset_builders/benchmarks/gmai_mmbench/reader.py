@@ -1,14 +1,12 @@
 """Read GMAI-MMBench: VLMEvalKit TSVs with embedded images (VAL with answers, TEST without), and the
 lexical tree.
 
-See also: reading records (`tsv.py`), the tree and its branches (`lexical_tree.py`).
+See also: reading records (`source_files.py`), the tree and its branches (`lexical_tree.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,16 +14,17 @@ from pathlib import Path
 from tqdm import tqdm
 
 from dataset_builders.benchmarks.gmai_mmbench import PAPER_SPLIT_SIZES
-from dataset_builders.benchmarks.gmai_mmbench.tsv import (
+from dataset_builders.benchmarks.vqa.keys import read_key
+from dataset_builders.errors import BadInput, Problems, clip
+from dataset_builders.images.lookup import (
     MAX_REFERENCE_LENGTH,
-    TsvRecord,
+    ImageError,
+    ImageFolders,
     decode_base64_image,
+    image_format,
     parse_image_cell,
     read_image,
-    read_tsv,
 )
-from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.images.lookup import ImageError, ImageFolders, image_format
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import (
     LETTERS,
@@ -35,7 +34,7 @@ from dataset_builders.schema import (
     Question,
     SourceContent,
 )
-from dataset_builders.source_files import SourceEntry, check_text
+from dataset_builders.source_files import SourceEntry, TsvRecord, check_text, read_tsv
 
 PAPER_FACET_SIZES = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
 GMAI_REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
@@ -66,7 +65,9 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     problems.check(GMAI_REMEDY)
 
     # The question type of test rows is known only from the hidden answers.
-    cases["test"] = [_with_question_type(case, hidden) for case in cases["test"]]
+    cases["test"] = [
+        _as_multiple_choice(case) if len(hidden.get(case.case_id, ())) > 1 else case for case in cases["test"]
+    ]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
     return SourceContent(
         cases={split: split_cases for split, split_cases in cases.items() if split_cases},
@@ -108,12 +109,10 @@ class _TsvReader:
         self.with_images, self.problems = with_images, problems
         self.lines: dict[str, str] = {}
         self.questions: list[Question] = []
-        self.images: dict[str, CaseImage] = {}
-        self.image_ids_by_index: dict[str, list[str]] = {}
-        """Index of a row -> ids of its images."""
+        self.images_by_index: dict[str, list[CaseImage]] = {}
         self.references: dict[str, str] = {}
         """Index of a row -> index of the row whose images it shows."""
-        self.by_digest: dict[str, str] = {}
+        self.by_digest: dict[str, CaseImage] = {}
 
     def read(self, file: Path) -> None:
         """Read one file; problems are recorded."""
@@ -124,7 +123,7 @@ class _TsvReader:
                 bar.update(record.end - bar.n)
 
     def _record(self, file: Path, record: TsvRecord) -> None:
-        text = {name: value.strip() for name, value in record.fields.items() if name not in ("image", "image_path")}
+        text = {name: value.strip() for name, value in record.fields.items() if name != "image"}
         index = text["index"]
         entry = SourceEntry(text, str(file), f"{index} (line {record.line})", self.problems)
         if not index:
@@ -138,29 +137,30 @@ class _TsvReader:
 
         options = _read_options(entry, text)
         question = entry.text("question")
-        answer, multiple = _read_answer(entry, text.get("answer", ""), options, text)
-        self._image(entry, file, record, index)
-        if not entry.ok:
-            return
-        self.questions.append(
-            Question(
-                question_id=index,
-                case_id=index,
-                image_id=index,
-                question=question,
-                options=options,
-                answer=answer,
-                question_type="multiple" if multiple else "single",
-                task=_first_column(text, "clinical vqa task", "l2-category"),
-                department=_first_column(text, "department"),
-                granularity=_first_column(text, "perceptual granularity"),
-                modality=_first_column(text, "modality"),
-                keyword=_first_column(text, "category"),
+        answer = _read_answer(entry, text.get("answer", ""), options)
+        self._read_images(entry, file, record, index)
+        if entry.ok:
+            is_multiple = len(answer) > 1 or text.get("question_type") == "multiple"
+            self.questions.append(
+                Question(
+                    question_id=index,
+                    case_id=index,
+                    image_id=index,
+                    question=question,
+                    options=options,
+                    answer=answer,
+                    question_type="multiple" if is_multiple else "single",
+                    task=text.get("clinical vqa task") or text.get("l2-category") or None,
+                    department=text.get("department") or None,
+                    granularity=text.get("perceptual granularity") or None,
+                    modality=text.get("modality") or None,
+                    keyword=text.get("category") or None,
+                )
             )
-        )
 
-    def _image(self, entry: SourceEntry, file: Path, record: TsvRecord, index: str) -> None:
-        cell = record.fields.get("image", "").strip()
+    def _read_images(self, entry: SourceEntry, file: Path, record: TsvRecord, index: str) -> None:
+        """Register the images that are embedded in a row, or the row that it refers to."""
+        cell = record.fields["image"].strip()
         if not cell:
             entry.add_problem("has no image")
         # A short cell refers to another row; no encoded image is that short.
@@ -169,48 +169,32 @@ class _TsvReader:
         else:
             try:
                 contents = parse_image_cell(cell)
+                names = [index] if len(contents) == 1 else [f"{index}-{at}" for at in range(1, len(contents) + 1)]
+                self.images_by_index[index] = [
+                    self._register(file, record, number, name, decode_base64_image(content))
+                    for number, (name, content) in enumerate(zip(names, contents, strict=True))
+                ]
             except ImageError as error:
                 entry.add_problem(str(error))
-                return
-            names = [index] if len(contents) == 1 else [f"{index}-{number}" for number in range(1, len(contents) + 1)]
-            self.image_ids_by_index[index] = [
-                self._inline(entry, file, record, name, number, content)
-                for number, (name, content) in enumerate(zip(names, contents, strict=True))
-            ]
 
-    def _inline(
-        self,
-        entry: SourceEntry,
-        file: Path,
-        record: TsvRecord,
-        name: str,
-        number: int,
-        encoded: str,
-    ) -> str:
-        """Register an image embedded in a row and return its id.
-
-        An image that equals an earlier one gets the earlier one's id.
-        """
-        try:
-            data = decode_base64_image(encoded)
-            suffix = image_format(data).lower() if self.with_images else ""
-        except ImageError as error:
-            if self.with_images:
-                entry.add_problem(str(error))
-            else:
-                self.images[name] = _read_image(name, record)
-            return name
-
-        # Equal images are stored once, under the id of the first row that shows them.
-        image_id = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
-        if image_id == name:
-            # Keep the position instead of the bytes, since all images together do not fit in
-            # memory.
-            fetch = partial(read_image, file, record.start, number) if self.with_images else None
-            location = f"{file}, entry {entry.name}"
-            self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", location)
-
-        return image_id
+    def _register(self, file: Path, record: TsvRecord, number: int, image_id: str, data: bytes) -> CaseImage:
+        """Return an image of a row, or an equal one of an earlier row: each is stored once."""
+        digest = hashlib.sha256(data).hexdigest()
+        if digest not in self.by_digest:
+            fields = {name: record.fields.get(name, "").strip() or None for name in ("license", "source", "group")}
+            self.by_digest[digest] = CaseImage(
+                image_id,
+                # Keep the position instead of the bytes, since all images together do not fit in
+                # memory.
+                read=partial(read_image, file, record.start, number) if self.with_images else None,
+                size=len(data) if self.with_images else 0,
+                name=f"{image_id}.{image_format(data).lower()}" if self.with_images else "",
+                license=fields["license"] or "unknown",
+                source=fields["source"],
+                location=f"{file}, entry {record.fields['index'].strip()} (line {record.line})",
+                group=fields["group"],
+            )
+        return self.by_digest[digest]
 
     def cases(self) -> dict[str, list[Case]]:
         """Return split -> cases, each question with its images."""
@@ -219,7 +203,7 @@ class _TsvReader:
             index = question.question_id
             for _ in range(2):  # a reference may lead to a second reference
                 index = self.references.get(index, index)
-            images = [self.images[name] for name in self.image_ids_by_index.get(index, ()) if name in self.images]
+            images = self.images_by_index.get(index)
             if not images:
                 self.problems.add(
                     self.lines[question.question_id],
@@ -229,81 +213,28 @@ class _TsvReader:
                 continue
             image_id, *extra_ids = (image.image_id for image in images)
             complete = replace(question, image_id=image_id, more_image_ids=tuple(extra_ids))
-            distinct = {image.image_id: image for image in images}
             cases_by_split["validation" if complete.answer else "test"].append(
-                Case(complete.case_id, tuple(distinct.values()), (complete,))
+                Case(complete.case_id, tuple(dict.fromkeys(images)), (complete,))
             )
 
         return cases_by_split
 
 
-def _read_image(
-    name: str,
-    record: TsvRecord,
-    read_file: Callable[[], bytes] | None = None,
-    size: int = 0,
-    file_name: str = "",
-    location: str = "",
-) -> CaseImage:
-    """Build an image of a row, with licence, source and group from the row's columns."""
-    fields = {
-        column: record.fields.get(column, "").strip() or None for column in ("license", "source", "group", "patient")
-    }
-    group = fields["group"] or fields["patient"]
-    return CaseImage(
-        name,
-        read_file,
-        size,
-        file_name,
-        fields["license"] or "unknown",
-        fields["source"],
-        location,
-        group,
-    )
-
-
 def _read_options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
-    columns = [name for name in LETTERS if name in text]
-    letters = [name for name in columns if text[name]]
-    double_letters = [name for name in text if re.fullmatch(r"[A-Z]{2}", name) and text[name]]
-    if double_letters:
-        entry.add_problem(f"has more than 26 options (column {double_letters[0]})")
-    elif len(letters) < 2:
+    letters = [name for name in LETTERS if text.get(name)]
+    if len(letters) < 2:
         entry.add_problem("has fewer than two options")
     elif letters != list(LETTERS[: len(letters)]):
         entry.add_problem(f"has the options {', '.join(letters)}: an option between them is empty")
     return tuple(text[name] for name in letters)
 
 
-def _read_answer(
-    entry: SourceEntry, cell: str, options: tuple[str, ...], text: dict[str, str]
-) -> tuple[tuple[int, ...], bool]:
-    """Return the positions of the correct options, and whether the question is multiple choice.
-
-    "B" is single choice; "A,C", "AC" and "['A', 'C']" are multiple choice. A row without an answer
-    is multiple choice if a column `question_type` or `type` says so.
-    """
-    kind = (text.get("question_type") or text.get("type") or "").lower()
-    if not cell:
-        return (), kind.startswith("multi")
-
-    # Sources write several letters as "A,C", "AC", "['A', 'C']" or "A and C".
-    letters = re.sub(r"[\s\[\]'\"(){},;|/&.]+|\band\b", "", cell)
-    valid_letters = LETTERS[: len(options)]
-    if not letters or any(letter not in valid_letters for letter in letters):
-        entry.add_problem(f'"answer" {clip(cell)} is not an option ({", ".join(valid_letters)})')
-        return (), False
-    if len(set(letters)) < len(letters):
-        entry.add_problem(f'"answer" {clip(cell)} names an option twice')
-        return (), False
-    is_list = cell.strip().startswith("[")
-    return tuple(sorted(valid_letters.index(letter) for letter in letters)), (
-        len(letters) > 1 or kind.startswith("multi") or (is_list and kind != "single")
-    )
-
-
-def _first_column(text: dict[str, str], *columns: str) -> str | None:
-    return next((text[name] for name in columns if text.get(name)), None)
+def _read_answer(entry: SourceEntry, cell: str, options: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the positions of the correct options; none of a row without an answer."""
+    key = read_key("letter", cell, options) if cell else ()
+    if key is None:
+        entry.add_problem(f'"answer" {clip(cell)} is not an option ({", ".join(LETTERS[: len(options)])})')
+    return key or ()
 
 
 def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems) -> dict[str, tuple[int, ...]]:
@@ -319,20 +250,15 @@ def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems
                 continue
             if index in hidden:
                 entry.add_problem("the index occurs twice")
-            hidden[index], _ = _read_answer(entry, record.fields["answer"].strip(), question_of[index].options, {})
+            hidden[index] = _read_answer(entry, record.fields["answer"].strip(), question_of[index].options)
             if not hidden[index] and entry.ok:
                 entry.add_problem("has no answer")
 
     return hidden
 
 
-def _with_question_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
-    """Mark a case as multiple choice if its hidden answer has several options.
-
-    The prompt tells the model whether several options may be correct.
-    """
-    if len(hidden.get(case.case_id, ())) < 2:
-        return case
+def _as_multiple_choice(case: Case) -> Case:
+    """Mark a case as multiple choice: the prompt then says that several options may be correct."""
     return replace(case, questions=(replace(case.questions[0], question_type="multiple"),))
 
 

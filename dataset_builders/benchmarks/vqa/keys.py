@@ -6,35 +6,25 @@ together tell which.
 
 from __future__ import annotations
 
-import ast
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dataset_builders.schema import LETTERS
-from dataset_builders.source_files import strip_option_letters
+from dataset_builders.source_files import parse_literal, strip_option_letters
 
 Key = tuple[int, ...]
-_LIST_TEXT = re.compile(r"\s*[\[{(].*[\]})]\s*", re.DOTALL)
 _MARK = re.compile(r"(?:^|(?<=[\s;,|/]))[(\[]?([A-Z])(?:[).:\]]+|\s-)\s*")
 """A letter before an option in a text of all options: `A:`, `(A)`, `A.`, `A -`."""
 _OWN_LETTER = re.compile(r"[(\[]?([A-Z])\s*[):\]]")
 _YES_NO = {"yes": 0, "no": 1, "true": 0, "false": 1}
 
 
-def parse_literal(cell: Any) -> Any:
-    """Return the list or object that a text spells in JSON or Python, else the cell itself."""
-    if not isinstance(cell, str) or not _LIST_TEXT.fullmatch(cell):
-        return cell
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            value = parse(cell)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        return list(value) if isinstance(value, tuple) else value if isinstance(value, (list, dict)) else cell
-    return cell
+def as_list(cell: Any) -> list[Any]:
+    """Return the elements of a list, or of a text that spells one; else the cell alone."""
+    value = parse_literal(cell)
+    return value if isinstance(value, list) else [cell]
 
 
 def is_empty(cell: Any) -> bool:
@@ -168,9 +158,8 @@ def read_key(form: str, cell: Any, options: Sequence[str]) -> Key | None:
     Returns:
         Sorted positions of the right options; None if it is no answer in this form.
     """
-    cell = parse_literal(cell)
     positions: list[int] = []
-    for part in cell if isinstance(cell, list) else [cell]:
+    for part in as_list(cell):
         part_positions = ANSWER_FORMS[form](part, options)
         if not part_positions or not all(0 <= position < len(options) for position in part_positions):
             return None

@@ -3,44 +3,45 @@
 A set is whole or refused: an answer that is no option, equal options or a missing key are errors
 that name the row. Open questions are left out and counted.
 
-See also: columns (`fields.py`), rows (`rows.py`), options and answers (`keys.py`), images
-(`set_images.py`).
+See also: columns and rows (`rows.py`), options and answers (`keys.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.vqa.fields import COMMON_FACETS, Fields, parse_fields
 from dataset_builders.benchmarks.vqa.keys import (
     ANSWER_FORMS,
     Key,
+    as_list,
     is_empty,
     normalize_cell,
-    parse_literal,
     read_key,
     read_options,
     read_yes_no,
 )
 from dataset_builders.benchmarks.vqa.presets import PRESETS
-from dataset_builders.benchmarks.vqa.rows import SourceRow, read_rows
-from dataset_builders.benchmarks.vqa.set_images import SetImages
+from dataset_builders.benchmarks.vqa.rows import COMMON_FACETS, Fields, SourceRow, parse_fields, read_rows
 from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.images.lookup import ImageError, ImageFolders
+from dataset_builders.images.lookup import MAX_REFERENCE_LENGTH, ImageError, ImageFolders, decode_base64_image
 from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
-from dataset_builders.source_files import OPTION_LETTER_MARK, SourceEntry, check_text
+from dataset_builders.source_files import OPTION_LETTER_MARK, SourceEntry, check_text, parse_literal
 
 SOURCE_REMEDY = "Correct the source, or name other columns with --map."
 FALLBACK_IMAGE_COLUMNS = ("image_path", "file_name")
 """Columns of paths where a row has no image in the column of images."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/=_\s-]+")
 
 
 @dataclass(slots=True)
@@ -137,8 +138,7 @@ class _SetReader:
         except ValueError as error:
             entry.add_problem(str(error))
             return
-        is_list = isinstance(parse_literal(answer), list)
-        parts = parse_literal(answer) if is_list else [answer]
+        parts = as_list(answer)
         yes_no = read_yes_no(parts[0]) if not options and len(parts) == 1 else None
         if is_empty(answer):
             entry.add_problem(f"has no answer (column {self.answer_column!r})")
@@ -156,7 +156,15 @@ class _SetReader:
             )
             keys: dict[str, Key | None] = {form: read_key(form, answer, options) for form in ANSWER_FORMS}
             self.drafts.append(
-                _Draft(place, row.split, question, images, keys if options else {"": yes_no}, clip(answer), is_list)
+                _Draft(
+                    place,
+                    row.split,
+                    question,
+                    images,
+                    keys=keys if options else {"": yes_no},
+                    answer=clip(answer),
+                    is_list=isinstance(parse_literal(answer), list),
+                )
             )
 
     def _option_columns(self) -> Sequence[str]:
@@ -183,8 +191,7 @@ class _SetReader:
 
     def _cell(self, row: SourceRow, names: Sequence[str]) -> str | None:
         cell = next((row.cells[name] for name in names if not is_empty(row.cells.get(name))), None)
-        parts = parse_literal(cell) if isinstance(parse_literal(cell), list) else [cell]
-        return "; ".join(normalize_cell(part) for part in parts if not is_empty(part)) or None
+        return "; ".join(normalize_cell(part) for part in as_list(cell) if not is_empty(part)) or None
 
     def _question(
         self, row: SourceRow, text: str, options: tuple[str, ...], images: Sequence[CaseImage | str]
@@ -195,8 +202,7 @@ class _SetReader:
         image_names = [image if isinstance(image, str) else image.image_id for image in images]
         content = [row.split, text, options, image_names, self._cell(row, self.fields.case)]
         labels: dict[str, Any] = {name: self._cell(row, [column]) for name, column in self.fields.labels.items()}
-        category = row.cells.get(self.fields.labels.get("category", ""))
-        categories = parse_literal(category) if isinstance(parse_literal(category), list) else [category]
+        categories = as_list(row.cells.get(self.fields.labels.get("category", "")))
         return Question(
             question_id=self._cell(row, self.fields.id) or f"q-{_digest(content)}",
             case_id=self._cell(row, self.fields.case) or "",
@@ -327,3 +333,99 @@ def _without_options(question: str, options: Sequence[str]) -> str:
     ]
     pattern = r"\s*(?:(?:answer\s+)?(?:choices|options)\s*:)?" + r"[\s,;.]*".join(listed) + r"[\s.]*$"
     return re.sub(pattern, "", question, flags=re.IGNORECASE) if options else question
+
+
+class SetImages:
+    """The images that cells refer to, each distinct one once.
+
+    Their ids are digests of their bytes, so they reveal no file name. Embedded images go to a file
+    on the disk, since all of a set do not fit in memory.
+    """
+
+    def __init__(self, folders: ImageFolders | None, spool_folder: Path) -> None:
+        self.folders, self.spool_folder = folders, spool_folder
+        self.by_digest: dict[str, CaseImage] = {}
+        self.spool: Any = None
+
+    def find(self, cell: Any, folder: Path | None, image: CaseImage) -> list[CaseImage | str]:
+        """Return the images of a cell.
+
+        Args:
+            cell: encoded bytes, base64, a path, `{"bytes", "path"}` of `datasets`, or a list of
+                these.
+            folder: where paths begin; None on the Hub.
+            image: licence, group and location of the images.
+
+        Returns:
+            Images, `read` None if a file is missing or images are not wanted; a text that is not
+                the path of a file stands as it is: it may be the id of the row that has the image.
+
+        Raises:
+            ImageError: the image is a URL or not base64, or is another patient's elsewhere.
+        """
+        images: list[CaseImage | str] = []
+        for part in self._parts(parse_literal(cell)):
+            data = self._read(part, folder)
+            if isinstance(data, str) and len(data) <= MAX_REFERENCE_LENGTH and "." not in data:
+                images.append(data)
+                continue
+            file_name = re.split(r"[\\/]", data)[-1] if isinstance(data, str) else ""
+            images.append(self._register(data, replace(image, name=file_name)))
+        return images
+
+    def _parts(self, cell: Any) -> Iterator[Any]:
+        if isinstance(cell, list):
+            yield from (part for value in cell for part in self._parts(value))
+        elif isinstance(cell, dict):
+            yield from self._parts(cell.get("bytes") or cell.get("path"))
+        elif not is_empty(cell):
+            yield cell.strip() if isinstance(cell, str) else cell
+
+    def _read(self, part: Any, folder: Path | None) -> bytes | Path | str:
+        """Return embedded bytes, the path of a file, or the text itself if there is no file."""
+        if isinstance(part, bytes):
+            return part
+        if not isinstance(part, str):
+            raise ImageError(f"the image is {clip(part)}; expected bytes, base64 or a path")
+        if re.match(r"(?i)https?://", part):
+            raise ImageError(
+                f"the image is a URL ({clip(part)}): download the images, and name their folder with --images"
+            )
+        if part.startswith("data:") or (len(part) > MAX_REFERENCE_LENGTH and _BASE64.fullmatch(part)):
+            return decode_base64_image(part)
+        roots = [*([folder] if folder else []), *(self.folders.folders if self.folders else [])]
+        for root in roots:
+            # Absolute paths and `..` may name what is in the source, nothing else.
+            if (root / part).is_file() and (root / part).resolve().is_relative_to(root.resolve()):
+                return root / part
+        return (self.folders.find([part]) if self.folders else None) or part
+
+    def _register(self, data: bytes | Path | str, image: CaseImage) -> CaseImage:
+        content = data.read_bytes() if isinstance(data, Path) else data.encode() if isinstance(data, str) else data
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in self.by_digest:
+            is_wanted = self.folders is not None and not isinstance(data, str)
+            read_image = data.read_bytes if isinstance(data, Path) else self._store(content) if is_wanted else None
+            self.by_digest[digest] = replace(
+                image,
+                image_id=f"i-{digest[:16]}",
+                read=read_image if is_wanted else None,
+                size=len(content) if is_wanted else 0,
+            )
+        registered = self.by_digest[digest]
+        if registered.group != image.group:
+            raise ImageError(f"its image is that of another patient in {registered.location}")  # names no patient
+        return registered
+
+    def _store(self, content: bytes) -> Callable[[], bytes]:
+        """Append an image to the file on the disk; return a function that reads it there."""
+        if self.spool is None:
+            self.spool = tempfile.TemporaryFile(dir=self.spool_folder)  # noqa: SIM115  (read until the set is written)
+        position = self.spool.tell()
+        self.spool.write(content)
+        self.spool.flush()
+        return partial(self._unspool, len(content), position)
+
+    def _unspool(self, size: int, position: int) -> bytes:
+        # Unlike seek and read, this may be called by several threads.
+        return os.pread(self.spool.fileno(), size, position)
