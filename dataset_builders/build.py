@@ -26,8 +26,7 @@ from dataset_builders.benchmarks import (
 )
 from dataset_builders.benchmarks.vqa.presets import PRESETS
 from dataset_builders.case_groups import find_split_overlaps, format_overlaps
-from dataset_builders.contents.about import read_about
-from dataset_builders.contents.card import Description
+from dataset_builders.contents.card import Description, read_about
 from dataset_builders.contents.pseudonyms import (
     KEYED_IDS,
     load_pseudonyms,

@@ -48,7 +48,7 @@ from curation.readers.consistency import count_skip_reasons, refuse_contradictio
 from curation.writing.asking import AskSettings, Writer
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.browser_page.page import read_decisions
-from dataset_builders.contents.about import read_about
+from dataset_builders.contents.card import read_about
 from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, remove_temp_files, replace_file

@@ -16,8 +16,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
-from dataset_builders.hub.client import anonymous_access, http_status, is_repo_id
-from dataset_builders.hub.commits import is_released
+from dataset_builders.hub.client import anonymous_access, http_status, is_released, is_repo_id
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
 

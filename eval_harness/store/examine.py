@@ -26,8 +26,7 @@ from dataset_builders.fingerprints import (
     fingerprint_questions,
     is_released_set,
 )
-from dataset_builders.hub.client import is_repo_id
-from dataset_builders.hub.commits import is_released
+from dataset_builders.hub.client import is_released, is_repo_id
 from eval_harness.answer_files.predictions import check_rows
 from eval_harness.answer_files.untrusted import (
     LocatedRecord,

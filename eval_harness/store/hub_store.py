@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
-from dataset_builders.hub.client import hide_progress_bars, http_status, hub_errors, sign_in, with_retries
-from dataset_builders.hub.commits import commit_files
+from dataset_builders.hub.client import commit_files, hide_progress_bars, http_status, hub_errors, sign_in, with_retries
 from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, parse_record, utc_now
 

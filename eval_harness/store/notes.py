@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
-from dataset_builders.hub.client import hide_progress_bars, http_status, hub_errors, sign_in, with_retries
-from dataset_builders.hub.commits import commit_files
+from dataset_builders.hub.client import commit_files, hide_progress_bars, http_status, hub_errors, sign_in, with_retries
 from eval_harness.store.acceptance import (
     MAX_TEXT,
     WITHDRAWN,

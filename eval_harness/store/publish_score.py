@@ -21,13 +21,13 @@ from dataset_builders.contents.eval_yaml import parse_task_metric
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import (
     check_repo_id,
+    commit_files,
     connect,
     hide_progress_bars,
     hub_errors,
     sign_in,
     with_retries,
 )
-from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
 from eval_harness.records.result import REFERENCE_KINDS, UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run

@@ -217,12 +217,12 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
     """
     from dataset_builders.hub.client import (
         check_repo_id,
+        commit_files,
         connect_with_token,
         hide_progress_bars,
         http_status,
         hub_errors,
     )
-    from dataset_builders.hub.commits import commit_files
 
     check_repo_id(repo_id)
     api = connect_with_token()

@@ -18,7 +18,7 @@ from curation.gmai import overlay, pipeline
 from curation.readers.dataset import SourceDataset
 from curation.readers.registry import list_units
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.dataset_files import select_dataset_files
+from dataset_builders.hub.publish import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import row_image_ids
 from tests.commands import medprobe

@@ -181,7 +181,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(review_folders
 
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images, read_image_table
-    from dataset_builders.hub.dataset_files import select_dataset_files
+    from dataset_builders.hub.publish import select_dataset_files
 
     questions, images = review_folders
     log = ReviewLog(questions)

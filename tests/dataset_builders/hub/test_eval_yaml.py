@@ -14,7 +14,7 @@ from datasets import load_dataset
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.build import build
 from dataset_builders.contents.eval_yaml import parse_task_metric
-from dataset_builders.hub.dataset_files import select_dataset_files
+from dataset_builders.hub.publish import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec

@@ -12,7 +12,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.hub.commits import is_released
+from dataset_builders.hub.client import is_released
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from tests.localhub.accounts import CURATOR, READER
