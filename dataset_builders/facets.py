@@ -16,6 +16,7 @@ import numpy as np
 from dataset_builders.benchmark_names import fold_name, resolve_name
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, free_facets
 from dataset_builders.errors import BadInput
+from dataset_builders.lexical_tree import UNLABELLED, IntArray, positions_by_labels, selection_mask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ def parse_question_facets(questions: pd.DataFrame, facets: Sequence[str]) -> lis
     Raises:
         BadInput: as `parse_facets`.
     """
-    return parse_facets(facets, {name: set().union(*labels) for name, labels in question_labels(questions).items()})
+    return parse_facets(facets, _labelled_positions(questions))
 
 
 def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarray:
@@ -76,51 +77,33 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     Raises:
         BadInput: a facet or label is unknown, or no question satisfies all facets.
     """
-    mask = np.ones(len(questions), dtype=bool)
     if not facets:
-        return mask
+        return np.ones(len(questions), dtype=bool)
 
-    # Questions may spell one label in several ways, so normalised labels are compared.
-    labels_by_facet = question_labels(questions)
-    chosen_labels: dict[str, set[str]] = {}
-    for facet, label in parse_question_facets(questions, facets):
-        chosen_labels.setdefault(facet, set()).add(fold_name(label))
-
-    for facet, forms in chosen_labels.items():
-        mask &= np.array(
-            [not forms.isdisjoint(map(fold_name, labels)) for labels in labels_by_facet[facet]],
-            dtype=bool,
-        )
-
+    # Questions may spell one label in several ways: all spellings of a chosen one are selected.
+    positions_by_facet = _labelled_positions(questions)
+    chosen = {(facet, fold_name(label)) for facet, label in parse_facets(facets, positions_by_facet)}
+    rows = {
+        (facet, label): positions
+        for facet, positions_by_label in positions_by_facet.items()
+        for label, positions in positions_by_label.items()
+        if (facet, fold_name(label)) in chosen
+    }
+    mask = selection_mask(rows, rows, len(questions))
     if not mask.any():
         raise BadInput(
             f"--facet {' --facet '.join(facets)}: no question has them all, though each is known. Leave one of them out."
         )
-
     return mask
 
 
-def question_labels(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
-    """Return facet -> the set of labels of each question, for the facets that occur in the
-    questions.
-    """
-    labels_by_facet = {}
+def _labelled_positions(questions: pd.DataFrame) -> dict[str, dict[str, IntArray]]:
+    """Return facet -> label -> positions of its questions, for the facets that some are labelled by."""
     declared = dict.fromkeys([*(facet for facets in FACETS_BY_BENCHMARK.values() for facet in facets), "keyword"])
+    by_facet: dict[str, dict[str, IntArray]] = {}
     for facet in (*declared, *free_facets(questions.columns)):
-        name = "categories" if facet == "category" else facet
-        if name not in questions.columns or not questions[name].notna().any():
-            continue
-
-        # A question has at most one label per facet, except for the list column `categories`.
-        column = questions[name]
-        if facet == "category":
-            labels_by_facet[facet] = [
-                {str(label).strip() for label in cell} if cell is not None else set() for cell in column
-            ]
-        else:
-            labels_by_facet[facet] = [
-                {str(value).strip()} if is_present else set()
-                for value, is_present in zip(column, column.notna(), strict=True)
-            ]
-
-    return labels_by_facet
+        by_label = {label: positions for (label,), positions in positions_by_labels(questions, [facet]).items()}
+        by_label.pop(UNLABELLED, None)
+        if by_label:
+            by_facet[facet] = by_label
+    return by_facet

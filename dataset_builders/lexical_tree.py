@@ -36,7 +36,6 @@ SUBJECT_BY_CONTAINER = {
     "granularities": "granularity",
 }
 """The ids of the three containers on the authors' page."""
-TREE_ROW_FIELDS = ("subject", "category", "modality", "keyword")
 FACET_CHAINS = tuple((subject, "modality", "keyword") for subject in TREE_SUBJECTS)
 """The facets along each subject's branches, from the trunk outwards.
 

@@ -12,7 +12,7 @@ import io
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -134,50 +134,6 @@ def _single_file(name: str, paths: list[Path]) -> Path:
     return path
 
 
-def find_image(
-    entry: SourceEntry,
-    folders: ImageFolders | None,
-    names: Sequence[str],
-    *,
-    image_id: str,
-    record: ImageRecord,
-    missing_name: str | None = None,
-    license: str = "unknown",
-    source: str | None = None,
-) -> CaseImage | None:
-    """Find the image of an entry.
-
-    Args:
-        entry: the entry; problems are recorded there.
-        folders: where to look; None in a text-only build.
-        names: candidate names; the first match is used.
-        image_id: id of the image.
-        record: its entry in image_dict.json.
-        missing_name: name of an image that is not found; default: the first of `names`.
-        license: licence if `record` has none.
-        source: source if `record` has none.
-
-    Returns:
-        The image, with `read` None if it was not found; None if there was a problem.
-    """
-    try:
-        path = folders.find(names, record.sha256) if folders else None
-    except ImageError as error:
-        entry.add_problem(str(error))
-        return None
-
-    return CaseImage(
-        image_id=image_id,
-        read=path.read_bytes if path else None,
-        size=path.stat().st_size if path else 0,
-        name=path.name if path else missing_name or names[0],
-        license=record.license or license,
-        source=record.source or source,
-        location=f"{path or names[0]} (entry {entry.name} of {entry.file})",
-        group=record.group,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
     """The entry in image_dict.json for an image of a custom set; a field is None if not stated."""
@@ -212,6 +168,77 @@ def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecor
         )
 
     return records
+
+
+class SourceImages:
+    """The images of a source, each created once for the first entry that shows it."""
+
+    def __init__(
+        self, folders: ImageFolders | None, records: Mapping[str, ImageRecord], paths: Iterable[str] = ()
+    ) -> None:
+        """Prepare for looking up images.
+
+        Args:
+            folders: where to look; None in a text-only build.
+            records: name in the source -> its entry in image_dict.json.
+            paths: the paths of all images. A file name that only one of them has can be looked up
+                without its folders.
+        """
+        self.folders, self.records = folders, records
+        self._images: dict[str, CaseImage | None] = {}
+        paths_by_name: dict[str, set[str]] = defaultdict(set)
+        for path in paths:
+            paths_by_name[path.rsplit("/", 1)[-1]].add(path)
+        self._unambiguous_names = {name for name, owners in paths_by_name.items() if len(owners) == 1}
+
+    def find(
+        self,
+        entry: SourceEntry,
+        names: Sequence[str],
+        *,
+        image_id: str,
+        record_name: str,
+        file_name: str = "",
+        missing_name: str = "",
+        license: str = "unknown",
+        source: str | None = None,
+    ) -> CaseImage | None:
+        """Find the image of an entry.
+
+        Args:
+            entry: the entry; problems are recorded there.
+            names: candidate names; the first match is used. The first name identifies the image.
+            image_id: id of the image if this is the first entry that shows it.
+            record_name: its name in image_dict.json.
+            file_name: another candidate, unless several images of the source have this file name.
+            missing_name: name of an image that is not found; default: the first of `names`.
+            license: licence if its record has none.
+            source: source if its record has none.
+
+        Returns:
+            The image, with `read` None if it was not found; None if there was a problem.
+        """
+        key, record = names[0], self.records.get(record_name, ImageRecord())
+        if key in self._images:
+            return self._images[key]
+        candidates = [*names, file_name] if file_name in self._unambiguous_names else names
+        try:
+            path = self.folders.find(candidates, record.sha256) if self.folders else None
+        except ImageError as error:
+            entry.add_problem(str(error))
+            return self._images.setdefault(key, None)
+
+        self._images[key] = CaseImage(
+            image_id=image_id,
+            read=path.read_bytes if path else None,
+            size=path.stat().st_size if path else 0,
+            name=path.name if path else missing_name or key,
+            license=record.license or license,
+            source=record.source or source,
+            location=f"{path or key} (entry {entry.name} of {entry.file})",
+            group=record.group,
+        )
+        return self._images[key]
 
 
 def parse_image_cell(text: str) -> list[str]:
@@ -365,14 +392,3 @@ def _find_jpeg_data_loss(data: bytes) -> str | None:
         return warning if any(words in warning for words in DATA_LOSS_WARNINGS) else None
 
     return None
-
-
-def unique_file_names(names: Iterable[str]) -> set[str]:
-    """Return the file names that only one of some paths has.
-
-    Such a name can be looked up without its folders.
-    """
-    paths: dict[str, set[str]] = defaultdict(set)
-    for name in names:
-        paths[name.rsplit("/", 1)[-1]].add(name)
-    return {base for base, owners in paths.items() if len(owners) == 1}

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records
+from dataset_builders.images.lookup import ImageFolders, SourceImages, read_image_records
 from dataset_builders.schema import (
     LETTERS,
     Case,
-    CaseImage,
     CountComparison,
     Question,
     SourceContent,
@@ -55,15 +54,14 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     cases: list[Case] = []
     entry_counts: Counter[str] = Counter()
     notes: list[str] = []
-    image_cache: dict[str, CaseImage | None] = {}
-    records = read_image_records(source, problems)
+    source_images = SourceImages(images, read_image_records(source, problems))
     for scenario, name in SCENARIO_FILES.items():
         file = required_file(source, name, f"the questions of scenario {scenario}")
         entries = _parse_entries(file, read_json(file), scenario, problems)
         entry_counts[scenario] = len(entries)
         duplicates = []
         for key, entry in entries:
-            case = _parse_case(entry, scenario, key, images, image_cache, records)
+            case = _parse_case(entry, scenario, key, source_images)
             if case is None:
                 continue
             cases.append(case)
@@ -127,25 +125,11 @@ def _parse_entries(file: Path, document: Any, scenario: str, problems: Problems)
     return [(key, SourceEntry(value, str(file), key, problems)) for key, value in pairs]
 
 
-def _parse_case(
-    entry: SourceEntry,
-    scenario: str,
-    key: str,
-    images: ImageFolders | None,
-    image_cache: dict[str, CaseImage | None],
-    records: dict[str, ImageRecord],
-) -> Case | None:
+def _parse_case(entry: SourceEntry, scenario: str, key: str, images: SourceImages) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _parse_options(entry, scenario)
-
-    # An image may occur in several scenarios; look it up once.
-    if name and name not in image_cache:
-        answer_text = records.get(name, ImageRecord())
-        image_cache[name] = find_image(
-            entry, images, [name], image_id=name, record=answer_text, source=_source_dataset(name)
-        )
-
-    image = image_cache.get(name)
+    dataset = _source_dataset(name)
+    image = images.find(entry, [name], image_id=name, record_name=name, source=dataset) if name else None
     if not entry.ok or image is None or answer is None:
         return None
     question_id = f"{scenario}-{key}"
@@ -156,7 +140,7 @@ def _parse_case(
         question=text,
         options=options,
         answer=(answer,),
-        extra={"scenario": scenario, "source_dataset": _source_dataset(name)},
+        extra={"scenario": scenario, "source_dataset": dataset},
     )
     return Case(question_id, (image,), (question,))
 

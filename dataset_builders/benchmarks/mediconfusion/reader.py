@@ -20,13 +20,7 @@ from typing import Any
 
 from dataset_builders.case_groups import group_linked_cases
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import (
-    ImageFolders,
-    ImageRecord,
-    find_image,
-    read_image_records,
-    unique_file_names,
-)
+from dataset_builders.images.lookup import ImageFolders, ImageRecord, SourceImages, read_image_records
 from dataset_builders.schema import Case, CaseImage, CountComparison, Question, SourceContent
 from dataset_builders.source_files import SourceEntry, read_json, read_text, required_file
 
@@ -68,7 +62,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     if not isinstance(document, dict) or not document:
         raise BadInput(f"{file}: contains no confusing pairs (an object: pair id -> pair). {MEDICONFUSION_REMEDY}")
     problems = Problems()
-    source_images = _SourceImages(source, images, problems)
+    source_images = _PairImages(source, images, problems)
     cases = []
     for name, value in document.items():
         case = _parse_pair(SourceEntry(value, str(file), name, problems), source_images)
@@ -84,7 +78,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     )
 
 
-def _parse_pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
+def _parse_pair(entry: SourceEntry, source_images: _PairImages) -> Case | None:
     name = str(entry.name)
     question, options = entry.text("question"), (entry.text("option_A"), entry.text("option_B"))
     ai_options = (entry.text("AI_option_A"), entry.text("AI_option_B"))
@@ -127,49 +121,39 @@ def _parse_pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None
     return Case(name, tuple(image for image in images if image is not None), tuple(questions))
 
 
-class _SourceImages:
-    """The images of the source, each created once."""
+class _PairImages(SourceImages):
+    """The images of the source, with their PMC locations and ROCO's licences."""
 
     def __init__(self, source: Path, folders: ImageFolders | None, problems: Problems) -> None:
-        self.folders, self.licences = folders, _read_licences(source, folders)
-        self.locations, self.records = _read_locations(source, problems)
-        self.unambiguous_names = unique_file_names([location["file_name"] for location in self.locations.values()])
-        self.cache: dict[tuple[str, str], CaseImage | None] = {}
+        self.locations, records = _read_locations(source, problems)
+        # Different articles reuse file names such as figure1.jpg.
+        super().__init__(folders, records, [location["file_name"] for location in self.locations.values()])
+        self.licences = _read_licences(source, folders)
         self.roco_of: dict[str, str] = {}
 
     def image(self, entry: SourceEntry, number: int) -> CaseImage | None:
+        """Return an image of a pair; None if there was a problem."""
         roco, local = entry.text(f"im_{number}"), entry.text(f"im_{number}_local")
         if not roco or not local:
             return None
-        if (roco, local) not in self.cache:
-            self.cache[roco, local] = self._make(entry, roco, local)
-        return self.cache[roco, local]
 
-    def _make(self, entry: SourceEntry, roco: str, local: str) -> CaseImage | None:
         # The local number identifies the image, so it must always mean the same ROCO image.
         if self.roco_of.setdefault(local, roco) != roco:
             entry.add_problem(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
-        names = [local, roco, roco.rsplit("/", 1)[-1]]
-        location = self.locations.get(roco)
-
-        # Different articles reuse file names such as figure1.jpg.
-        if location and location["file_name"] in self.unambiguous_names:
-            names.append(location["file_name"])
-        roco_id = re.search(r"ROCO_\d+", roco)
-        return find_image(
+        location, roco_id = self.locations.get(roco), re.search(r"ROCO_\d+", roco)
+        source = roco if roco_id else None
+        if location:
+            source = f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})"
+        return self.find(
             entry,
-            self.folders,
-            names,
+            [local, roco, roco.rsplit("/", 1)[-1]],
             image_id=local,
+            record_name=roco,
+            file_name=location["file_name"] if location else "",
             missing_name=f"{local}.jpg",
-            record=self.records.get(roco, ImageRecord()),
             license=self.licences.get(roco_id.group(), "unknown") if roco_id else "unknown",
-            source=f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})"
-            if location
-            else roco
-            if roco_id
-            else None,
+            source=source,
         )
 
 

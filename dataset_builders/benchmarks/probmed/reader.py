@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.images.lookup import (
-    ImageFolders,
-    ImageRecord,
-    find_image,
-    read_image_records,
-    unique_file_names,
-)
+from dataset_builders.images.lookup import ImageFolders, SourceImages, read_image_records
 from dataset_builders.schema import (
     ASPECTS,
     Case,
@@ -65,8 +59,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     """
     problems = Problems()
     files = _read_question_files(source)
-    index = ImageIndex(images, [row for _, rows in files for row in rows], read_image_records(source, problems))
-    cases = _parse_cases(files, index, problems)
+    cases = _parse_cases(files, index_images(source, images, files, problems), problems)
     problems.check(PROBMED_REMEDY)
     return SourceContent(cases={"test": cases}, counts=_compare_counts(cases))
 
@@ -92,7 +85,7 @@ def _read_question_files(source: Path) -> list[tuple[Path, list[Any]]]:
     return files
 
 
-def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
+def _parse_cases(files: list[tuple[Path, list[Any]]], source_images: SourceImages, problems: Problems) -> list[Case]:
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
@@ -107,7 +100,7 @@ def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problem
                 entry.name = f"{position} (id {case_id})"
             if by_type:
                 case_id = f"{entry.text('image_type')}-{case_id}"
-            image = index.image(entry, case_id)
+            image = find_image(source_images, entry, case_id)
             question = _parse_question(entry, case_id, image)
             if question is None or image is None:
                 continue
@@ -242,45 +235,43 @@ def _compare_counts(cases: list[Case]) -> list[CountComparison]:
     return counts
 
 
-class ImageIndex:
-    """The images of the source, each created once and named after the first entry that shows it."""
+def index_images(
+    source: Path, folders: ImageFolders | None, files: list[tuple[Path, list[Any]]], problems: Problems
+) -> SourceImages:
+    """Index the images of all rows.
 
-    def __init__(self, folders: ImageFolders | None, rows: list[Any], records: dict[str, ImageRecord]) -> None:
-        self.folders, self.records = folders, records
-        self.unambiguous_names = unique_file_names({image_path(row) for row in rows if isinstance(row, dict)})
-        self.cache: dict[str, CaseImage | None] = {}
+    Args:
+        source: the source folder.
+        folders: where to look for images; None in a text-only build.
+        files: the files of questions with their rows.
+        problems: collects problems of image_dict.json.
+    """
+    paths = [image_path(row) for _, rows in files for row in rows if isinstance(row, dict)]
+    return SourceImages(folders, read_image_records(source, problems), paths)
 
-    def image(self, entry: SourceEntry, image_id: str) -> CaseImage | None:
-        """Return the image of an entry; None if there was a problem.
 
-        Args:
-            entry: the entry.
-            image_id: id of the image if this is the first entry that shows it.
-        """
-        name, path = entry.text("image"), image_path(entry.value)
-        if not name:
-            return None
-        if path not in self.cache:
-            self.cache[path] = self._make(entry, image_id, name, path)
-        return self.cache[path]
+def find_image(images: SourceImages, entry: SourceEntry, image_id: str) -> CaseImage | None:
+    """Find the image of an entry; None if there was a problem.
 
-    def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
+    Args:
+        images: the images of the source.
+        entry: the entry.
+        image_id: id of the image if this is the first entry that shows it.
+    """
+    name, path = entry.text("image"), image_path(entry.value)
+    if not name:
+        return None
+    base = path.rsplit("/", 1)[-1]
+    return images.find(
+        entry,
         # Try the path first, because image types reuse file names.
-        names = [path, name] if name != path else [name]
-        base = path.rsplit("/", 1)[-1]
-
-        # A bare file name is used only if a single image has it.
-        if base in self.unambiguous_names:
-            names.append(base)
-        return find_image(
-            entry,
-            self.folders,
-            names,
-            image_id=image_id,
-            missing_name=name,
-            record=self.records.get(name, ImageRecord()),
-            source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
-        )
+        list(dict.fromkeys([path, name])),
+        image_id=image_id,
+        record_name=name,
+        file_name=base,
+        missing_name=name,
+        source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
+    )
 
 
 def image_path(row: dict[str, Any]) -> str:

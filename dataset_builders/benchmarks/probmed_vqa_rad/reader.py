@@ -9,13 +9,14 @@ from typing import Any
 
 from dataset_builders.benchmarks.probmed.reader import (
     YES_NO_OPTIONS,
-    ImageIndex,
+    find_image,
     image_path,
+    index_images,
     parse_yes_no,
 )
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, read_image_records
+from dataset_builders.images.lookup import ImageFolders, SourceImages
 from dataset_builders.schema import Case, CaseImage, CountComparison, Question, SourceContent
 from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_json_records
 
@@ -40,15 +41,14 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
             f"{source}: contains no file of questions (a JSON list or JSON Lines of image, question, gt_ans)."
         )
 
-    index = ImageIndex(images, [row for _, rows in files for row in rows], read_image_records(source, problems))
-    pairs = _read_pairs(files, index, problems)
+    pairs = _read_pairs(files, index_images(source, images, files, problems), problems)
     problems.check(VQA_RAD_REMEDY)
     if not pairs:
         raise BadInput(f"{paths[0]}: contains no pair of questions. {VQA_RAD_REMEDY}")
     return SourceContent(cases={"test": pairs}, counts=[CountComparison("pairs", len(pairs), PAPER_PAIRS)])
 
 
-def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
+def _read_pairs(files: list[tuple[Path, list[Any]]], images: SourceImages, problems: Problems) -> list[Case]:
     """Pair each question answered yes with the adversarial counterpart that follows,
     answered no.
     """
@@ -62,11 +62,8 @@ def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems
             pair = []
             for row, expected in ((position, 0), (position + 1, 1)):
                 entry = SourceEntry(rows[row], str(file), row, problems)
-                image, text, answer = (
-                    index.image(entry, image_path(entry.value)),
-                    entry.text("question"),
-                    parse_yes_no(entry),
-                )
+                image = find_image(images, entry, image_path(entry.value))
+                text, answer = entry.text("question"), parse_yes_no(entry)
                 if answer is not None and answer != expected:
                     entry.add_problem(
                         f"its answer is {YES_NO_OPTIONS[answer]} where {YES_NO_OPTIONS[expected]} was expected (rows alternate)"
