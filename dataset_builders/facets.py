@@ -98,7 +98,7 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
 
 
 def _labelled_positions(questions: pd.DataFrame) -> dict[str, dict[str, IntArray]]:
-    """Return facet -> label -> positions of its questions, for the facets that some are labelled by."""
+    """Return facet -> label -> positions of its questions, for the facets that have labels."""
     declared = dict.fromkeys([*(facet for facets in FACETS_BY_BENCHMARK.values() for facet in facets), "keyword"])
     by_facet: dict[str, dict[str, IntArray]] = {}
     for facet in (*declared, *free_facets(questions.columns)):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -45,11 +44,7 @@ SIDED_STRUCTURES = frozenset(
     }
 )
 """Words with which left and right are part of the name rather than the side of a paired organ."""
-PART_OF_NAME, NO_FINDING, DESCRIBES_FINDING = (
-    "part of a name",
-    "names no finding",
-    "describes a finding",
-)
+PART_OF_NAME, NO_FINDING, DESCRIBES_FINDING = "part of a name", "names no finding", "describes a finding"
 DASH_CHARACTERS = "-‐‑‒–—−﹣－"
 DASH_PATTERN = re.compile(rf"[{DASH_CHARACTERS}]")
 # Dashes that are not hyphens within a word: they may mean "negative", "none" or a range.
@@ -243,19 +238,18 @@ def _find_problem(text: str) -> str:
     words = normalize_term(split_camel_case(plain)).split()
 
     # A name of the vocabulary may contain cue words ("normal pressure hydrocephalus").
-    if normalize_term(plain) in terms_by_name("finding", "organ"):
+    if is_name := normalize_term(plain) in terms_by_name("finding", "organ"):
         words = []
-    cue = next(_describe_cues(words, plain), None)
-    if cue is not None:
-        return cue
+    for kind, at, size in _find_cue_spans(tuple(words))[:1]:
+        return f"{CUE_PROBLEMS[kind]} ({' '.join(words[at : at + size])!r})"
+    if glued := next(filter(_is_glued_cue, words), ""):
+        return f"is negated or uncertain ({glued!r})"
     if words and set(words) <= _cue_words(NO_FINDING):
         return "names no finding"
     sign = SIGN_PATTERN.search(plain)
-    if sign is not None and not (sign[0] == "/" and normalize_term(plain) in terms_by_name("finding", "organ")):
+    if sign is not None:
         return f"contains the sign {sign[0]!r}"
-    if "/" in plain and words:
-        return "names alternatives (a slash)"
-    return ""
+    return "names alternatives (a slash)" if "/" in plain and not is_name else ""
 
 
 @cache
@@ -282,20 +276,17 @@ def find_cues(text: str) -> list[tuple[str, str]]:
     return [(kind, " ".join(words[at : at + size])) for kind, at, size in _find_cue_spans(tuple(words))]
 
 
-def _describe_cues(words: list[str], text: str) -> Iterator[str]:
-    for kind, at, size in _find_cue_spans(tuple(words)):
-        yield f"{CUE_PROBLEMS[kind]} ({' '.join(words[at : at + size])!r})"
-    for word in words:
-        glued = _find_glued_cue(word)
-        if glued:
-            yield f"is negated or uncertain ({glued!r})"
-
-
 @cache
 def _find_cue_spans(words: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
     """Return (kind, position, number of words) of every cue outside the names of known terms."""
     # Cue words inside known names do not count.
-    masked = set(_masked_positions(words, _names_with_cues()))
+    masked = {
+        position
+        for name in _names_with_cues()
+        for at in range(len(words) - len(name) + 1)
+        if words[at : at + len(name)] == name
+        for position in range(at, at + len(name))
+    }
     spans = []
     for kind, pattern, starts, ends in _cue_patterns():
         size = len(pattern)
@@ -315,13 +306,6 @@ def _matches_pattern(word: str, pattern: str) -> bool:
     return word.startswith(pattern[:-1]) if pattern.endswith("*") else word == pattern
 
 
-def _masked_positions(words: tuple[str, ...], names: Iterable[tuple[str, ...]]) -> Iterator[int]:
-    for name in names:
-        for at in range(len(words) - len(name) + 1):
-            if words[at : at + len(name)] == name:
-                yield from range(at, at + len(name))
-
-
 @cache
 def _cue_patterns() -> tuple[tuple[str, tuple[str, ...], bool, bool], ...]:
     """Return (kind, words, only at the start, only at the end) of every cue."""
@@ -336,41 +320,29 @@ def _cue_patterns() -> tuple[tuple[str, tuple[str, ...], bool, bool], ...]:
 @cache
 def _names_with_cues() -> tuple[tuple[str, ...], ...]:
     """Return the words of names in which a cue negates nothing (normal pressure hydrocephalus)."""
-    listed_names = next(term for term in load_terms("cue") if term.concept == PART_OF_NAME).synonyms
-    term_names = [name for term in load_terms("finding", "organ") for name in term.names]
-    return tuple(
-        tuple(name.split())
-        for name in (
-            *map(normalize_term, listed_names),
-            *(name for name in term_names if " " in name),
-        )
-    )
+    term_names = {name for term in load_terms("finding", "organ") for name in term.names if " " in name}
+    return tuple(tuple(name.split()) for name in term_names | _cue_words(PART_OF_NAME))
 
 
 GLUED_PREFIXES = (
     "no", "non", "not", "without", "possible", "possibly", "probable", "suspected", "likely", "maybe", "questionable", "resolved",
     "negative", "absent", "normal", "pseudo",
 )  # fmt: skip
-GLUED_SUFFIXES = ("free", "negative", "neg", "absent", "less", "like")
+GLUED_SUFFIXES = ("free", "negative", "neg", "absent", "less", "like", "0", "1")
 
 
-def _find_glued_cue(word: str) -> str:
-    """Return the word if it joins a cue and a finding or organ, else "".
+def _is_glued_cue(word: str) -> bool:
+    """Return True if a word joins a cue and a finding or organ.
 
     Folders and columns are named like this: `nopneumonia`, `tumorfree`, `edema0`.
     """
     if word in terms_by_name("finding", "organ") or word in _cue_words(PART_OF_NAME):
-        return ""
+        return False
 
     # The remainder must itself be a known word of more than three letters, to avoid chance matches.
-    remainders = [word.removeprefix(cue) for cue in GLUED_PREFIXES] + [
-        word.removesuffix(cue) for cue in (*GLUED_SUFFIXES, "0", "1")
-    ]
-    return (
-        word
-        if any(remainder != word and len(remainder) > 3 and remainder in _words_of_names() for remainder in remainders)
-        else ""
-    )
+    remainders = [word.removeprefix(cue) for cue in GLUED_PREFIXES]
+    remainders += [word.removesuffix(cue) for cue in GLUED_SUFFIXES]
+    return any(remainder != word and len(remainder) > 3 and remainder in _words_of_names() for remainder in remainders)
 
 
 @cache

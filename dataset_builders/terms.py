@@ -28,7 +28,6 @@ from pathlib import Path
 TERMS_FILE = Path(__file__).with_name("terms.csv")
 ANY_REGION = "any"
 """Region of terms that can occur anywhere in the body; in `related` it means all other regions."""
-LIST_SEPARATOR = re.compile(r"\s*;\s*")
 # Boundaries between words (`PleuralEffusion`), before (`ChestCT`) and after abbreviations
 # (`CTChest`).
 CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
@@ -83,16 +82,12 @@ def load_terms(*kinds: str) -> tuple[Term, ...]:
     """Load the rows of the given kinds, or all rows if none is given, in the table's order."""
     with TERMS_FILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    selected = (
-        Term(**{name: _split_list(text) if name in LIST_FIELDS else text for name, text in row.items()})  # type: ignore[arg-type]
-        for row in rows
-        if not kinds or row["kind"] in kinds
-    )
-    return tuple(selected)
-
-
-def _split_list(text: str) -> tuple[str, ...]:
-    return tuple(part for part in LIST_SEPARATOR.split(text.strip()) if part)
+    terms = []
+    for row in rows:
+        if not kinds or row["kind"] in kinds:
+            lists = {name: tuple(filter(None, map(str.strip, row[name].split(";")))) for name in LIST_FIELDS}
+            terms.append(Term(**(row | lists)))  # type: ignore[arg-type]
+    return tuple(terms)
 
 
 @cache
@@ -129,6 +124,10 @@ def terms_by_name(*kinds: str) -> Mapping[str, Term]:
     return by_name
 
 
+def _find_term(kind: str, concept: str) -> Term | None:
+    return terms_by_name(kind).get(normalize_term(concept))
+
+
 @cache
 def ancestors(kind: str, concept: str) -> frozenset[str]:
     """Return all concepts above a concept.
@@ -137,16 +136,9 @@ def ancestors(kind: str, concept: str) -> frozenset[str]:
         kind: kind of the rows, such as "region".
         concept: name of the concept.
     """
-    concepts: set[str] = set()
-    pending = [concept]
-    while pending:
-        term = terms_by_name(kind).get(normalize_term(pending.pop()))
-        for parent in term.parents if term else ():
-            if parent not in concepts:
-                concepts.add(parent)
-                pending.append(parent)
-
-    return frozenset(concepts)
+    term = _find_term(kind, concept)
+    parents = term.parents if term else ()
+    return frozenset(parents).union(*(ancestors(kind, parent) for parent in parents))
 
 
 # Regions of the body ------------------------------------------------------------------------------
@@ -214,7 +206,7 @@ def find_regions(text: str) -> frozenset[str]:
 
 
 def _top_region(region: str) -> str:
-    above = [name for name in ancestors("region", region) if not terms_by_name("region")[normalize_term(name)].parents]
+    above = [name for name in ancestors("region", region) if not ancestors("region", name)]
     return above[0] if above else region
 
 
@@ -251,20 +243,10 @@ def regions_disjoint(regions: Iterable[str], other_regions: Iterable[str]) -> bo
 
 @cache
 def _are_adjacent(region: str, other_region: str) -> bool:
-    region_terms = terms_by_name("region")
-    if normalize_term(region) not in region_terms or normalize_term(other_region) not in region_terms:
+    term, other_term = _find_term("region", region), _find_term("region", other_region)
+    if term is None or other_term is None or region == other_region:
         return True
-    neighbours, other_neighbours = (
-        region_terms[normalize_term(region)].related,
-        region_terms[normalize_term(other_region)].related,
-    )
-    return (
-        region == other_region
-        or ANY_REGION in neighbours
-        or ANY_REGION in other_neighbours
-        or other_region in neighbours
-        or region in other_neighbours
-    )
+    return bool({ANY_REGION, other_region} & {*term.related} or {ANY_REGION, region} & {*other_term.related})
 
 
 # Modalities ---------------------------------------------------------------------------------------
@@ -317,13 +299,9 @@ def parse_image_context(regions: Iterable[str], modality: str | None) -> ImageCo
     stated = {region for text in regions for region in find_regions(text)}
 
     # Keep stated regions only if they lie within those that the modality can show.
-    if implied and not (stated and all(_lies_within(region, implied) for region in stated)):
+    if implied and not (stated and all(({region} | ancestors("region", region)) & implied for region in stated)):
         stated = implied
     return ImageContext(frozenset(stated), modalities)
-
-
-def _lies_within(region: str, regions: set[str]) -> bool:
-    return region in regions or bool(ancestors("region", region) & regions)
 
 
 # Findings -----------------------------------------------------------------------------------------
@@ -355,16 +333,13 @@ def mutually_exclusive(finding: str, other_finding: str) -> bool:
         finding: name of a finding.
         other_finding: name of another.
     """
-    findings = terms_by_name("finding")
     ancestry, other_ancestry = ({name, *ancestors("finding", name)} for name in (finding, other_finding))
 
-    def states(kinds: set[str], excluded: set[str]) -> bool:
-        return any(
-            normalize_term(name) in findings and set(findings[normalize_term(name)].excludes) & excluded
-            for name in kinds
-        )
-
-    return states(ancestry, other_ancestry) or states(other_ancestry, ancestry)
+    # The table states an exclusion in one of the two rows.
+    pairs = [(name, other) for name in ancestry for other in other_ancestry]
+    pairs += [(other, name) for name, other in pairs]
+    terms = {name: term for name in ancestry | other_ancestry if (term := _find_term("finding", name))}
+    return any(name in terms and other in terms[name].excludes for name, other in pairs)
 
 
 def cannot_show(context: ImageContext, term: Term) -> bool:
@@ -389,5 +364,5 @@ def find_ct_window(text: str) -> str:
 
 def find_task_noun(task: str) -> str:
     """Return a noun phrase for what a task asks about."""
-    term = terms_by_name("task").get(normalize_term(task))
+    term = _find_term("task", task)
     return term.noun if term else task[:1].lower() + task[1:]
