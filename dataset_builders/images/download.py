@@ -55,11 +55,11 @@ def download_missing(
     addresses = [_check_template(template, fields) for template in templates]
     folder.mkdir(parents=True, exist_ok=True)
     failed = {image: "the source gives no location for it" for image in missing if image not in fields}
-    pending = sorted(missing.keys() - failed.keys())
+
+    # The extension is known only after the download.
+    present = {path.stem for path in folder.iterdir()}
+    pending = sorted(missing.keys() - failed.keys() - present)
     for image in tqdm(pending, desc="downloading images", unit=" images", disable=None):
-        # The extension is known only after the download.
-        if any(path.stem == image for path in folder.iterdir()):
-            continue
         reasons: list[str] = []
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})

@@ -38,8 +38,7 @@ class ImageError(ValueError):
 
 
 class ImageFolders:
-    """Index of the image files below some folders, by relative path, name, and name without
-    extension.
+    """Index of the image files below some folders, by their names without extension.
 
     Each folder is walked once. Symbolic links are followed, because download caches consist of
     them. Names from a source are only looked up in the index, so they cannot escape the folders.
@@ -47,9 +46,8 @@ class ImageFolders:
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self.folders = list(dict.fromkeys(Path(folder) for folder in folders))
-        self._by_path: dict[str, list[Path]] = defaultdict(list)
-        self._by_name: dict[str, list[Path]] = defaultdict(list)
-        self._by_stem: dict[str, list[Path]] = defaultdict(list)
+        self._by_stem: dict[str, list[tuple[str, Path]]] = defaultdict(list)
+        """Name without extension -> (path in the folder, file); names and paths in lower case."""
         for folder in self.folders:
             if not folder.is_dir():
                 raise BadInput(f"--images {folder}: there is no such folder.")
@@ -66,12 +64,10 @@ class ImageFolders:
             seen.add(real)
             names.sort()
             for name in sorted(files):
-                if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
-                    continue
                 path = Path(root) / name
-                self._by_path[path.relative_to(folder).as_posix().lower()].append(path)
-                self._by_name[name.lower()].append(path)
-                self._by_stem[path.stem.lower()].append(path)
+                if path.suffix.lower() in IMAGE_SUFFIXES:
+                    inner_path = path.relative_to(folder).as_posix().lower()
+                    self._by_stem[path.stem.lower()].append((inner_path, path))
 
     def find(self, names: Sequence[str], sha256: str | None = None) -> Path | None:
         """Find the file that the first matching name refers to.
@@ -99,10 +95,13 @@ class ImageFolders:
             parts = name.replace("\\", "/").lower().strip("/").split("/")
             file_name = PurePosixPath(parts[-1])
             stem = file_name.stem if file_name.suffix in IMAGE_SUFFIXES else parts[-1]
-            paths = self._by_path.get("/".join(parts)) or _paths_in_folders(
-                parts[:-1], self._by_name.get(parts[-1], [])
+            candidates = self._by_stem.get(stem, [])
+            in_folders = [path for _, path in candidates if _lies_in_folders(path, parts[:-1])]
+            paths = (
+                [path for inner_path, path in candidates if inner_path == "/".join(parts)]
+                or [path for path in in_folders if path.name.lower() == parts[-1]]
+                or in_folders
             )
-            paths = paths or _paths_in_folders(parts[:-1], self._by_stem.get(stem, []))
             if paths and sha256 is None:
                 return _single_file(name, paths)
             for path in paths:
@@ -118,11 +117,9 @@ class ImageFolders:
         return None
 
 
-def _paths_in_folders(folders: list[str], paths: list[Path]) -> list[Path]:
-    """Return the paths that lie in these folders (outermost first)."""
-    if not folders:
-        return paths
-    return [p for p in paths if [part.lower() for part in p.absolute().parts[-1 - len(folders) : -1]] == folders]
+def _lies_in_folders(path: Path, folders: list[str]) -> bool:
+    """Return True if a file lies in these folders (outermost first); without any, always."""
+    return not folders or [part.lower() for part in path.absolute().parts[-1 - len(folders) : -1]] == folders
 
 
 def _single_file(name: str, paths: list[Path]) -> Path:
