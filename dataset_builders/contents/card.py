@@ -116,16 +116,11 @@ def render_card(
 
 
 def _card_metadata(description: Description, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    phantom = description.origin == "phantom"
-    head: dict[str, Any] = {
+    per_source = {"license": "other", "license_name": "per-source", "license_link": LICENSE_FILE}
+    return {
         "pretty_name": repository_title(description),
         "language": ["en"],
-        "license": "cc0-1.0" if phantom else "other",
-    }
-    if not phantom:
-        head |= {"license_name": "per-source", "license_link": LICENSE_FILE}
-    return {
-        **head,
+        **({"license": "cc0-1.0"} if description.origin == "phantom" else per_source),
         "task_categories": ["visual-question-answering"],
         "tags": [
             "medical",
@@ -151,12 +146,10 @@ def summarize_repository(description: Description) -> str:
     """Describe the repository for eval.yaml, which shows no card: content and comparability with
     published numbers.
     """
-    sentences = [
-        description.card.summary,
-        *([] if description.kind == "official" else [ORIGIN_TEXTS[description.kind]]),
-    ]
-    sentences += ["Text only: the questions without their images."] if description.text_only else []
-    return " ".join(sentences).replace("**", "").replace("*", "")
+    origin = "" if description.kind == "official" else ORIGIN_TEXTS[description.kind]
+    images = "Text only: the questions without their images." if description.text_only else ""
+    sentences = filter(None, (description.card.summary, origin, images))
+    return " ".join(sentences).replace("*", "")
 
 
 def _render_body(
@@ -203,25 +196,20 @@ def _usage_section(description: Description, written: dict[str, ConfigSizes]) ->
 
     # The example must load as it stands, so use a split that exists.
     split = next(iter(written[config].rows), "test")
-    lines = ["from datasets import load_dataset", ""]
+    code, images = f'questions = load_dataset("ORG/{description.name}", "questions_text")["{split}"]', ""
     if config == "questions":
-        lines += [
-            f'questions = load_dataset("ORG/{description.name}")["{split}"]      # a row per question, with its image',
-            f'cases = load_dataset("ORG/{description.name}", "cases", streaming=True)["{split}"]',
-        ]
-    else:
-        lines.append(f'questions = load_dataset("ORG/{description.name}", "questions_text")["{split}"]')
-
-    return (
-        "## Use\n\n```python\n" + "\n".join(lines) + "\n```\n\n"
-        "Replace ORG with the owner, or give the path of a local copy. `answer` contains positions in `options` "
-        "(starting at 0) and is empty if the answer is hidden."
-        + (
+        code = (
+            f'questions = load_dataset("ORG/{description.name}")["{split}"]      # a row per question, with its image\n'
+            f'cases = load_dataset("ORG/{description.name}", "cases", streaming=True)["{split}"]'
+        )
+        images = (
             "\n\nThe files store each image once, even if several questions show it. Loading `questions` without "
             "streaming duplicates it in your cache; `cases` (one row per case, each image once) does not."
-            if config == "questions"
-            else ""
         )
+    return (
+        f"## Use\n\n```python\nfrom datasets import load_dataset\n\n{code}\n```\n\n"
+        "Replace ORG with the owner, or give the path of a local copy. `answer` contains positions in `options` "
+        f"(starting at 0) and is empty if the answer is hidden.{images}"
     )
 
 
@@ -290,11 +278,10 @@ def _patients_section(content: SourceContent) -> str:
 
 
 def _licences_section(description: Description) -> str:
+    terms = f"{description.card.licence} [Number of images per licence]({LICENSE_FILE})."
     if description.origin == "phantom":
-        text = "Questions and images were created by medprobe and are released under CC0-1.0."
-    else:
-        text = f"{description.card.licence} [Number of images per licence]({LICENSE_FILE})."
-    return f"## Licences and image terms\n\n{text}"
+        terms = "Questions and images were created by medprobe and are released under CC0-1.0."
+    return f"## Licences and image terms\n\n{terms}"
 
 
 def render_licence_file(description: Description, content: SourceContent) -> str:
@@ -365,8 +352,7 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
 
 def _format_report(report: Mapping[str, Any]) -> str:
     """Format the counts of `medprobe curate deidentify` as a phrase."""
-    text = report.get("text")
-    text = text if isinstance(text, dict) else {}
+    text = report.get("text", {})
     return (
         f"by {report.get('made_by')} on {report.get('at')} ({report.get('method')}; "
         f"{text.get('images_with_text')} images with burned-in text, decided by a person: {text.get('decisions')})"

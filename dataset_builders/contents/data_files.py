@@ -38,10 +38,7 @@ def group_data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]
     """Group the data files among a repository's paths by config and split."""
     files: dict[str, dict[str, list[str]]] = {}
     matches = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
-    for match in sorted(
-        matches,
-        key=lambda match: SPLIT_ORDER.index(match[2]) if match[2] in SPLIT_ORDER else len(SPLIT_ORDER),
-    ):
+    for match in sorted(matches, key=lambda match: (*SPLIT_ORDER, match[2]).index(match[2])):
         files.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
     return files
 
@@ -115,20 +112,17 @@ def update_card_configs(card: str, entries: list[dict[str, Any]], location: obje
     """
     head, body = _split_front_matter(card, location)
 
-    # Configs that others added keep their entries, after ours.
-    stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
-
-    # A `dataset_info` written by an earlier `push_to_hub` may describe other columns, which would
-    # make loading fail.
-    info = _foreign_entries(head.get("dataset_info"), entries)
-    if info:
-        stated["dataset_info"] = info
-    remaining = {key: value for key, value in head.items() if key != "dataset_info"}
+    # Configs that others added keep their entries, after ours. A `dataset_info` written by an
+    # earlier `push_to_hub` may describe other columns, which would make loading fail.
+    updated = {key: value for key, value in head.items() if key != "dataset_info"}
+    updated["configs"] = entries + _foreign_entries(head.get("configs"), entries)
+    if info := _foreign_entries(head.get("dataset_info"), entries):
+        updated["dataset_info"] = info
 
     # Return the card unchanged if possible: dumping YAML would reformat what a person wrote.
-    if head == remaining | stated:
+    if head == updated:
         return card
-    text = yaml.safe_dump(remaining | stated, sort_keys=False, allow_unicode=True, width=1000)
+    text = yaml.safe_dump(updated, sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{text}---\n{body}"
 
 
@@ -167,15 +161,13 @@ def check_card_configs(card: str, entries: list[dict[str, Any]], location: objec
 
 def _foreign_entries(listed: Any, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the entries of a card's list that describe configs of others."""
-    return [entry for entry in _list_entries(listed) if not _is_medprobe_entry(entry, entries)]
-
-
-def _is_medprobe_entry(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
     # A config counts as ours by its name or by the digest in its description.
-    names = {entry["config_name"] for entry in entries}
-    return entry.get("config_name") in (names | set(STANDARD_CONFIGS)) or str(entry.get("description")).startswith(
-        DIGEST_PREFIX
-    )
+    our_names = {*(entry["config_name"] for entry in entries), *STANDARD_CONFIGS}
+    return [
+        entry
+        for entry in _list_entries(listed)
+        if entry.get("config_name") not in our_names and not str(entry.get("description")).startswith(DIGEST_PREFIX)
+    ]
 
 
 def _list_entries(listed: Any) -> list[dict[str, Any]]:
