@@ -196,8 +196,7 @@ def publish(
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
 
         # A tag of another commit is an error before anything is uploaded.
-        if tagged not in (None, info.sha):
-            raise _tag_conflict(repo_id, tag, tagged)
+        _check_tag(repo_id, tag, tagged or str(info.sha), str(info.sha))
         configured = _set_gating(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown_datasets else []
         head, changes = _commit_changes(api, repo_id, kind, files, notes)
@@ -239,21 +238,19 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
     """Set the Space's variables that differ; report them and the secret needed for private
     repositories.
     """
-    variables = {"MEDPROBE_RESULTS": results, "MEDPROBE_DATA": " ".join(data)}
+    stated = {"MEDPROBE_RESULTS": results, "MEDPROBE_DATA": " ".join(data)}
+    variables = {name: value for name, value in stated.items() if value}
     current = with_retries(lambda: api.get_space_variables(repo_id))
-    done = []
     for name, value in variables.items():
-        if value and (name not in current or current[name].value != value):
+        if name not in current or current[name].value != value:
             with_retries(partial(api.add_space_variable, repo_id, name, value))
-        if value:
-            done.append(f"variable {name}: {value}")
 
+    done = [f"variable {name}: {value}" for name, value in variables.items()]
     if private:
-        done.append(f"still needed: the secret HF_TOKEN, a token that can read {' and '.join(private)} (private)")
-        done.append(
-            f"the card also requests the scope {READ_PRIVATE_SCOPE} from users who sign in: without it they cannot submit there"
-        )
-
+        done += [
+            f"still needed: the secret HF_TOKEN, a token that can read {' and '.join(private)} (private)",
+            f"the card also requests the scope {READ_PRIVATE_SCOPE} from users who sign in: without it they cannot submit there",
+        ]
     return done
 
 
@@ -265,8 +262,8 @@ def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
     private = []
     for name in dict.fromkeys(names):
         with hub_errors(name, "show it on the board", account):
-            if with_retries(partial(api.repo_info, name, repo_type="dataset")).private:
-                private.append(name)
+            info = with_retries(partial(api.repo_info, name, repo_type="dataset"))
+        private += [name] if info.private else []
     return private
 
 
@@ -314,16 +311,15 @@ def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes:
         with_retries(
             lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
         )
+    _check_tag(repo_id, tag, with_retries(lambda: _tag_commit(api, repo_id, kind, tag)), head)
 
-    tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
+
+def _check_tag(repo_id: str, tag: str | None, tagged: str | None, head: str) -> None:
     if tagged != head:
-        raise _tag_conflict(repo_id, tag, tagged)
-
-
-def _tag_conflict(repo_id: str, tag: str | None, commit: str | None) -> BadInput:
-    return BadInput(
-        f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}) and is not moved. Choose a new tag for the content of main."
-    )
+        raise BadInput(
+            f"{repo_id}: the tag {tag} names another version ({str(tagged)[:12]}) and is not moved. "
+            "Choose a new tag for the content of main."
+        )
 
 
 def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path | bytes], list[str]]:
