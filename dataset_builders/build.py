@@ -11,7 +11,7 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,9 +39,9 @@ from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_cases
 from dataset_builders.images.download import download_missing, is_url_template
 from dataset_builders.images.lookup import ImageFolders
+from dataset_builders.phantom_sources import write_sources
 from dataset_builders.schema import Case, SourceContent
 from dataset_builders.source_files import (
-    check_source_folder,
     is_phantom_source,
     is_safe_relative_path,
     read_json,
@@ -124,77 +124,100 @@ def build(
     # Check the target first: reading a large source may take minutes.
     target = Path(out) if out is not None else Path("data") / name
     _check_target(target)
-    with ExitStack() as stack:
-        if source is None:
-            folder = stack.enter_context(temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-"))
-            from dataset_builders.phantom_sources import write_sources
-
+    if source is None:
+        with temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-") as folder:
             write_sources(family, folder)
-        elif any_source:
-            folder = Path(source).parent if Path(source).is_file() else Path(source)
-        else:
-            folder = check_source_folder(Path(source))
-        reader = load_benchmark_module(family, "reader")
-        read = functools.partial(reader.read, folder)
-        if any_source:
-            spool_folder = next(parent for parent in target.absolute().parents if parent.is_dir())
-            read = functools.partial(
-                reader.read, source or folder, fields=fields, preset=preset, spool_folder=spool_folder
+            return build(
+                family,
+                name=name,
+                source=folder,
+                images=images,
+                out=target,
+                allow_missing=allow_missing,
+                text_only=text_only,
+                eval_yaml=eval_yaml,
             )
 
-        # Only a given folder is searched for images, not the one that a table happens to be in.
-        is_folder = source is None or Path(source).is_dir()
-        content = _read_source(reader, read, folder, [folder] if is_folder else [], images, target, text_only)
-        _check_file_names(content)
-        phantom = is_phantom_source(folder)
-        if phantom:
-            content = content.map_cases(_mark_phantom)
+    # A table's own folder is not searched for images: it may be a folder of anything.
+    folder = Path(source).parent if any_source and Path(source).is_file() else Path(source)
+    own_folders = [folder] if Path(source).is_dir() else []
+    if not any_source and not own_folders:
+        problem = "is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise BadInput(f"--source {source}: {problem}. Give the folder with the authors' files.")
+    reader = load_benchmark_module(family, "reader")
+    read = functools.partial(reader.read, folder)
+    if any_source:
+        spool_folder = next(parent for parent in target.absolute().parents if parent.is_dir())
+        read = functools.partial(reader.read, source, fields=fields, preset=preset, spool_folder=spool_folder)
+    content = _read_source(reader, read, folder, own_folders, images, target, text_only)
+    _check_file_names(content)
+    phantom = is_phantom_source(folder)
+    if phantom:
+        content = content.map_cases(_mark_phantom)
 
-        # Determine the origin before incomplete cases are dropped: part of the official set is
-        # still official.
-        origin = "phantom" if phantom else _determine_origin(family, name, content)
+    # Determine the origin before incomplete cases are dropped: part of the official set is still
+    # official.
+    origin = "phantom" if phantom else _determine_origin(family, name, content)
 
-        # A text-only build needs no images, so none can be missing.
-        partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
-        if name != family and not phantom:
-            _check_group_splits(content)
+    # A text-only build needs no images, so none can be missing.
+    partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
+    if name != family and not phantom:
+        content = _complete_custom_set(content, folder, target, keeps_ids=any_source)
+    description = Description(name, family, origin, partial, text_only, eval_yaml)
 
-            # The paper's counts do not apply.
-            content.counts = [
-                replace(c, paper=None, note="") if c.paper is not None else c
-                for c in content.counts
-                if c.count or c.paper is None
-            ]
-            manifest = read_source_manifest(folder)
-            content.patients = (content.patients or {}) | read_about(folder, manifest)
-            validated, notes = manifest.get("validated"), manifest.get("notes")
-            content.validated = validated if isinstance(validated, bool) else None
-            content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
-
-            # Sources written by `medprobe curate` have keyed ids already; hashing twice would
-            # change them. Other sets of `any_source` keep their ids unless they name patients, so
-            # that everybody who builds a public set gets the same fingerprint.
-            is_named = any(image.group for case in content.all_cases() for image in case.images)
-            if manifest.get("ids") != KEYED_IDS and (is_named or not any_source):
-                content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
-            _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
-        description = Description(name, family, origin, partial, text_only, eval_yaml)
-
-        # Hidden answers go to a folder of their own, so that publishing the dataset cannot include
-        # them.
-        answers = target.with_name(f"{target.name}-answers")
+    # Hidden answers go to a folder of their own: publishing the dataset must not include them.
+    answers = target.with_name(f"{target.name}-answers")
+    if content.hidden_answers:
+        _check_target(answers)
+    with replace_folder(target) as fresh:
+        lines = write_repository(fresh, description, content)
         if content.hidden_answers:
-            _check_target(answers)
-        with replace_folder(target) as fresh:
-            lines = write_repository(fresh, description, content)
-            if content.hidden_answers:
-                with replace_folder(answers) as private:
-                    write_hidden_answers(private, name, content)
-                lines = (
-                    *lines,
-                    f"hidden test answers were written to {answers}: keep that folder private.",
-                )
-        return BuildReport(target, name, family, origin, partial, lines)
+            with replace_folder(answers) as private:
+                write_hidden_answers(private, name, content)
+            lines = (*lines, f"hidden test answers were written to {answers}: keep that folder private.")
+    return BuildReport(target, name, family, origin, partial, lines)
+
+
+def _complete_custom_set(content: SourceContent, folder: Path, target: Path, *, keeps_ids: bool) -> SourceContent:
+    """Check a custom set's splits, add what its makers state, and protect its patients.
+
+    `keeps_ids`: ids are kept unless images name patients, so that everybody who builds a public set
+    gets the same fingerprint.
+    """
+    groups = {split: [image.group for case in cases for image in case.images] for split, cases in content.cases.items()}
+    if shared := find_split_overlaps(groups):
+        raise BadInput(
+            f"{len(shared)} groups (patients, studies or articles) are in more than one split "
+            f"({format_overlaps(shared)}). Put all questions of a group into one split."
+        )
+
+    # The paper's counts do not apply.
+    content.counts = [
+        replace(count, paper=None, note="") if count.paper is not None else count
+        for count in content.counts
+        if count.count or count.paper is None
+    ]
+    manifest = read_source_manifest(folder)
+    validated, notes = manifest.get("validated"), manifest.get("notes")
+    content.patients = (content.patients or {}) | read_about(folder, manifest)
+    content.validated = validated if isinstance(validated, bool) else None
+    content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
+
+    # Sources written by `medprobe curate` have keyed ids already; hashing twice would change them.
+    names_patients = any(image.group for case in content.all_cases() for image in case.images)
+    if manifest.get("ids") != KEYED_IDS and (names_patients or not keeps_ids):
+        content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
+
+    withdrawn, total = read_withdrawn_ids(folder, target), len(list(content.all_cases()))
+    _filter_cases(
+        content,
+        lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images),
+    )
+    if left_out := total - len(list(content.all_cases())):
+        content.notes.append(f"{left_out} of {total} cases were left out: their patients have withdrawn.")
+    if total and not any(content.cases.values()):
+        raise BadInput("no case is left: all show images of patients who have withdrawn.")
+    return content
 
 
 def _read_source(
@@ -274,19 +297,6 @@ def read_source_manifest(folder: Path) -> dict[str, Any]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-def _check_group_splits(content: SourceContent) -> None:
-    """Raise BadInput if a patient, study or article is in several splits, which would leak
-    information.
-    """
-    groups = {split: [image.group for case in cases for image in case.images] for split, cases in content.cases.items()}
-    shared = find_split_overlaps(groups)
-    if shared:
-        raise BadInput(
-            f"{len(shared)} groups (patients, studies or articles) are in more than one split "
-            f"({format_overlaps(shared)}). Put all questions of a group into one split."
-        )
-
-
 def _mark_phantom(case: Case) -> Case:
     """Set licence and source of a case's images to those of drawn phantoms."""
     images = (replace(image, license="CC0-1.0", source="drawn by medprobe") for image in case.images)
@@ -327,19 +337,6 @@ def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missin
         raise BadInput(f"all {total} images are missing, so no case can be built. {get_images}")
     _filter_cases(content, lambda case: not _lacks_image(case))
     return f"{complete} of {len(cases)} cases: {len(missing)} of {total} images were missing"
-
-
-def _drop_withdrawn_cases(content: SourceContent, withdrawn: Set[str]) -> None:
-    """Drop the cases that show an image of a patient who has withdrawn."""
-    total = len(list(content.all_cases()))
-    _filter_cases(
-        content,
-        lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images),
-    )
-    if left_out := total - len(list(content.all_cases())):
-        content.notes.append(f"{left_out} of {total} cases were left out: their patients have withdrawn.")
-    if total and not any(content.cases.values()):
-        raise BadInput("no case is left: all show images of patients who have withdrawn.")
 
 
 def _lacks_image(case: Case) -> bool:

@@ -27,24 +27,6 @@ Phantom sources contain `{"origin": "phantom"}`; a source without the file is re
 """
 
 
-def check_source_folder(source: Path) -> Path:
-    """Check that a source is a folder.
-
-    Args:
-        source: the argument of --source.
-
-    Returns:
-        The same path.
-
-    Raises:
-        BadInput: it is a file or does not exist.
-    """
-    if not source.is_dir():
-        problem = "is a file, not a folder" if source.exists() else "there is no such folder"
-        raise BadInput(f"--source {source}: {problem}. Give the folder with the authors' files.")
-    return source
-
-
 def required_file(folder: Path, name: str, content: str) -> Path:
     """Return the path of a file of the source.
 

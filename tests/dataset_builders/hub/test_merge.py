@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from huggingface_hub import HfApi
 
 from dataset_builders.contents.data_files import (
     CARD_FILE,
@@ -15,7 +14,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.merge import RECORD_FILE, content_ids, merge_published
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
 DATA_PATHS = [f"{config}/test-{n:05d}-of-00002.parquet" for config in ("questions", "cases") for n in range(2)]
@@ -85,9 +83,7 @@ def check_random_history(rng):
         stored = result
 
 
-def test_edits_on_the_hub_are_preserved(publishable, local_hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+def test_edits_on_the_hub_are_preserved(publishable, api):
     options = {"repo_id": "ORG/probmed", "repo_type": "dataset"}
     publish(publishable / "probmed", "ORG/probmed", private=True)
 

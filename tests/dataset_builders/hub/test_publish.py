@@ -11,6 +11,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
+from dataset_builders.images.licences import allows_redistribution
 from tests import helpers
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
@@ -20,19 +21,12 @@ from tests.sampling import few
 COMMIT_PATH = "/commit/"
 
 
-@pytest.fixture(autouse=True)
-def on_local_hub(local_hub, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
+pytestmark = pytest.mark.usefixtures("api")
 
 
 @pytest.fixture
 def folder(tmp_path):
     return small_repo(tmp_path / "small")
-
-
-@pytest.fixture
-def api(local_hub):
-    return HfApi(endpoint=local_hub.endpoint, token=CURATOR)
 
 
 def commits(api, repo_id="ORG/small"):
@@ -182,18 +176,7 @@ def test_missing_permission_is_reported(folder, monkeypatch, api, token, repo_id
     assert not api.repo_exists(repo_id, repo_type="dataset")
 
 
-def test_gated_repository_is_reported(folder, local_hub):
-    publish(folder, "ORG/small")
-    local_hub.faults.add("/resolve/", 403, code="GatedRepo", message="Access is restricted", times=99)
-    assert "ask for access" in publish_error(folder, "ORG/small")
-
-
-def test_offline_mode_is_reported(folder, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    assert "offline mode" in publish_error(folder, "ORG/small")
-
-
-def test_unreachable_hub_is_reported(folder, monkeypatch):
+def test_hub_that_cannot_be_asked_is_reported(folder, monkeypatch):
     # A bound but not listening port refuses connections.
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -201,6 +184,8 @@ def test_unreachable_hub_is_reported(folder, monkeypatch):
         assert "is unreachable" in publish_error(folder, "ORG/small")
     monkeypatch.setenv("HF_ENDPOINT", "not a web address")
     assert "HF_ENDPOINT" in publish_error(folder, "ORG/small")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert "offline mode" in publish_error(folder, "ORG/small")
 
 
 FAULTS = [(COMMIT_PATH, status, response_lost) for status in (409, 503, RESET) for response_lost in (False, True)]
@@ -221,6 +206,9 @@ def test_failed_request_is_retried_without_duplicates(folder, api, local_hub, at
 
 
 def test_persistent_hub_error_is_reported(folder, local_hub):
+    publish(small_repo(folder.parent / "gated"), "ORG/gated")
+    local_hub.faults.add("/ORG/gated/resolve/", 403, code="GatedRepo", message="Access is restricted", times=99)
+    assert "ask for access" in publish_error(folder, "ORG/gated")
     local_hub.faults.add(COMMIT_PATH, 500, times=99)
     assert "the Hub answered 500" in publish_error(folder, "ORG/small")
     local_hub.faults.clear()
@@ -257,12 +245,7 @@ def test_concurrent_changes_are_preserved(folder, api, monkeypatch, call, interf
         if interference.startswith("publishes"):
             publish(folder, "ORG/small", tag="v1.0.0" if interference == "publishes the same" else None)
         elif api.repo_exists("ORG/small", repo_type="dataset"):
-            api.upload_file(
-                path_or_fileobj=b"hi",
-                path_in_repo="NOTES.md",
-                repo_id="ORG/small",
-                repo_type="dataset",
-            )
+            api.upload_file(path_or_fileobj=b"hi", path_in_repo="NOTES.md", repo_id="ORG/small", repo_type="dataset")
 
     def watched(real):
         def method(*arguments, **options):
@@ -306,3 +289,25 @@ def test_invalid_dataset_folder_is_rejected(folder, tmp_path, local_hub):
 def test_unreadable_card_is_reported(folder):
     (folder / "README.md").write_text("---\na: [\n---\n")
     assert "the YAML at its top cannot be read" in publish_error(folder, "ORG/x")
+
+
+# Non-commercial and no-derivatives licences count: they permit passing on an unchanged copy.
+OPEN_LICENCES = """CC BY|CC BY-NC|CC BY-NC-SA|CC BY-NC-ND|CC BY-SA 4.0|cc-by-4.0|cc-by-nc-nd-4.0|CC BY 3.0 US|CC_BY_4.0|CC0|CC0 1.0|
+CC0 1.0 Universal|CC0-1.0|Public Domain|PDDL-1.0|ODC-BY|MIT|Apache-2.0|Creative Commons Attribution 4.0 International License|
+https://creativecommons.org/licenses/by-nc/4.0/|http://creativecommons.org/licenses/by-nc-nd/3.0/us/legalcode|
+https://creativecommons.org/publicdomain/zero/1.0/|https://creativecommons.org/publicdomain/mark/1.0/""".replace(
+    "\n", ""
+).split("|")
+
+# Texts that only resemble an open licence, or that restrict one.
+RESTRICTED_LICENCES = """unknown|none|n/a|CC|CC BY?|not CC BY|CC BY or all rights reserved|all rights reserved|proprietary|
+NC|BY|by 4.0|CC NC|
+CC BY 9.0|CC BY-ND-SA|CC BY-SA-ND|research use only|other|see paper|http://example.org/licenses/by/4.0|
+https://creativecommons.org.example.org/licenses/by/4.0/|CC BY 4.0 for the text only""".replace("\n", "").split("|")
+
+
+def test_redistribution_follows_the_licence():
+    for licence in OPEN_LICENCES:
+        assert allows_redistribution(licence) and allows_redistribution(f"  {licence.upper()} "), licence
+    for licence in (*RESTRICTED_LICENCES, "", " ", None, 4, float("nan")):
+        assert not allows_redistribution(licence), licence

@@ -14,7 +14,7 @@ from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.small_repo import small_repo
 from tests.sampling import few
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("api")]
 
 LOAD_CODE = """
 import hashlib, json, sys
@@ -32,11 +32,6 @@ def facts(name, config, **options):
         found[split] = {"rows": len(ids), "ids": ids, "images": images}
     return found
 """
-
-
-@pytest.fixture(autouse=True)
-def on_local_hub(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
 
 
 @pytest.mark.parametrize("families", few([["mediconfusion"], [name for name in BENCHMARKS if name != "mediconfusion"]]))
@@ -100,7 +95,8 @@ print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first])
     loaded_hashes, versions, streamed, private, first_question = json.loads(
         stranger().run(LOAD_CODE + HASH_CODE + code).splitlines()[-1]
     )
-    assert loaded_hashes == hashes_of(publishable)
+    images = open_repository(publishable / "mediconfusion").manifest["images"]
+    assert loaded_hashes == {name: facts["sha256"] for name, facts in images.items()}
     assert (versions, streamed) == ([2, 3, 3], 2)
 
     # The Hub does not reveal private sets to others.
@@ -109,11 +105,6 @@ print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first])
 
     # 206: only a part of the file was requested.
     assert any(request.status == 206 for request in local_hub.record.requests("GET", "/ORG/large/resolve/.*parquet"))
-
-
-def hashes_of(publishable):
-    images = open_repository(publishable / "mediconfusion").manifest["images"]
-    return {name: facts["sha256"] for name, facts in images.items()}
 
 
 def test_cached_repository_is_refused_without_access(publishable, monkeypatch):

@@ -8,13 +8,11 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from huggingface_hub import HfApi
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish, select_space_files
-from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import resolve_requirements
 from tests.localhub.small_repo import small_repo
 
@@ -35,11 +33,6 @@ def scores():
 if __name__ == "__main__":
     print(words(), scores()["mediconfusion"], (Path(__file__).parent / "style.css").read_text())
 """
-
-
-@pytest.fixture(autouse=True)
-def on_local_hub(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
 
 
 @pytest.fixture
@@ -64,10 +57,9 @@ def board(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_space_starts_from_its_own_folder(board, stranger, tmp_path, local_hub):
+def test_space_starts_from_its_own_folder(board, stranger, tmp_path, api):
     report = publish(board, "ORG/board", space=True)
     assert report.repo_type == "space" and report.url.endswith("/spaces/ORG/board") and report.left_out == (".env",)
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     assert api.space_info("ORG/board").sdk == "gradio"
     paths = set(api.list_repo_files("ORG/board", repo_type="space"))
     assert {
@@ -102,8 +94,7 @@ def test_incomplete_space_folder_is_rejected(board, local_hub):
     assert not local_hub.record.requests()
 
 
-def test_space_variables_and_required_secret(board, local_hub, tmp_path):
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+def test_space_variables_and_required_secret(board, local_hub, api, tmp_path):
     api.create_repo("ORG/results", repo_type="dataset", private=True)
     publish(small_repo(tmp_path / "small"), "ORG/small", gated="manual")
     assert api.dataset_info("ORG/small").gated == "manual"
@@ -132,7 +123,7 @@ def test_space_variables_and_required_secret(board, local_hub, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
+def test_space_runs_from_a_wheel(board, stranger, tmp_path, api):
     """Switch from copies to a wheel in one commit; the wheel contains the same packages."""
     publish(board, "ORG/board", space=True)
 
@@ -145,7 +136,6 @@ def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
                 file.writestr(name, content if isinstance(content, bytes) else content.read_bytes())
 
     assert publish(board, "ORG/board", space=True, wheel=wheel).committed
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     paths = set(api.list_repo_files("ORG/board", repo_type="space"))
     assert wheel.name in paths and {name for name in paths if name.endswith(".py")} == {"app.py"}
     space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")

@@ -15,18 +15,12 @@ from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import is_released
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.accounts import READER
 from tests.sampling import few
 
 
 @pytest.fixture
-def curator(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
-    return HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-
-
-@pytest.fixture
-def dataset(curator, tmp_path):
+def dataset(api, tmp_path):
     """Publish a dataset under a unique name, so that no other test's copy is in the cache."""
     name = f"ORG/set-{uuid.uuid4().hex[:8]}"
     build("mediconfusion", out=tmp_path / "data", text_only=True)
@@ -52,16 +46,16 @@ HUB_REQUESTS = (
 
 
 @pytest.mark.parametrize("seed", few(range(6), 2))
-def test_failing_hub_is_retried_and_cache_never_used(curator, dataset, local_hub, seed):
+def test_failing_hub_is_retried_and_cache_never_used(api, dataset, local_hub, seed):
     draw = random.Random(seed)
     repository = open_repository(dataset)
     assert repository.partial is None
-    second = commit_manifest(curator, dataset, "second")
+    second = commit_manifest(api, dataset, "second")
     status, path = draw.choice([429, 500, 502, 503, 504, 0]), draw.choice(HUB_REQUESTS)
     local_hub.faults.add(path, status, times=draw.randint(1, 3))
     assert open_repository(dataset).partial == "second"
     local_hub.faults.clear()
-    third = commit_manifest(curator, dataset, "third")
+    third = commit_manifest(api, dataset, "third")
 
     # Now the Hub fails for good: a cached commit must not be used.
     for pattern in HUB_REQUESTS[:2]:
@@ -77,25 +71,25 @@ def test_failing_hub_is_retried_and_cache_never_used(curator, dataset, local_hub
     )
 
 
-def test_missing_repository_is_not_unavailable(curator, dataset):
+def test_missing_repository_is_not_unavailable(api, dataset):
     for name, revision in (("ORG/nowhere", None), (dataset, "nowhere"), (dataset, "0" * 40)):
         with pytest.raises(BadInput) as caught:
             open_repository(name, revision)
         assert not isinstance(caught.value, Unavailable)
 
 
-def test_only_main_and_tags_are_released(curator, dataset, local_hub):
+def test_only_main_and_tags_are_released(api, dataset, local_hub):
     initial = open_repository(dataset).revision
-    commit_manifest(curator, dataset, "later on main")
+    commit_manifest(api, dataset, "later on main")
     stranger = HfApi(endpoint=local_hub.endpoint, token=READER)
 
     # Anyone may open a pull request, so its commits are not released.
     proposed = commit_manifest(stranger, dataset, "a stranger's", create_pr=True)
-    curator.create_branch(dataset, branch="draft", repo_type="dataset")
-    draft = commit_manifest(curator, dataset, "a draft", revision="draft")
-    released = commit_manifest(curator, dataset, "released", revision="draft")
-    curator.create_tag(dataset, tag="v1", revision=released, repo_type="dataset")
-    unreleased = commit_manifest(curator, dataset, "not yet", revision="draft")
+    api.create_branch(dataset, branch="draft", repo_type="dataset")
+    draft = commit_manifest(api, dataset, "a draft", revision="draft")
+    released = commit_manifest(api, dataset, "released", revision="draft")
+    api.create_tag(dataset, tag="v1", revision=released, repo_type="dataset")
+    unreleased = commit_manifest(api, dataset, "not yet", revision="draft")
     commits = {
         initial: True,
         proposed: False,

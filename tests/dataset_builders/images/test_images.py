@@ -1,16 +1,20 @@
-"""Test finding images by name, and telling complete images from broken ones."""
+"""Test finding images by name, telling complete images from broken ones, and removing metadata."""
 
 import io
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from dataset_builders.images.lookup import ImageError, ImageFolders, check_image
+from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.images.phantom_drawings import Drawing, draw_phantom
+from dataset_builders.images.picture import make_picture
 from eval_harness.models.local.model_inputs import decode_rgb_image
+from tests.planting import KINDS, found_in, image_file, planted
 
 PHANTOM = Image.open(io.BytesIO(draw_phantom(Drawing("chest", "xray"))))
 
@@ -145,3 +149,34 @@ def test_jpeg_with_missing_data_is_rejected(mode, progressive, options, quality,
 def test_jpegs_of_the_sources_are_accepted(sources):
     files = [path for path in sources.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")]
     assert files and all(check_image(path.read_bytes()) for path in files)
+
+
+def decoded_pixels(data):
+    return np.asarray(make_picture(data).pixels.convert("RGB"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_metadata_is_removed_and_pixels_stay(kind, seed):
+    rng = random.Random(f"{kind} {seed}")
+    person = planted(rng)
+    data, suffix = image_file(kind, person, rng)
+    assert found_in(data, [person])  # the search finds what was planted
+
+    # Stripping twice must change nothing, and only picture-related keys may remain.
+    clean = strip_metadata(data)
+    assert found_in(clean, [person]) == []
+    check_image(clean)
+    assert (decoded_pixels(clean) == decoded_pixels(data)).all()
+    assert strip_metadata(clean) == clean
+    with Image.open(io.BytesIO(clean)) as image:
+        assert set(image.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density", "dpi", "exif", "adobe", "adobe_transform",
+                                   "progressive", "progression", "transparency", "background", "loop", "timestamp", "duration"}  # fmt: skip
+        assert set(image.getexif()) <= {0x0112}
+        assert image_file_name(f"x{suffix}", clean).endswith({"JPEG": ".jpg", "PNG": ".png"}[image.format])
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"])
+def test_invalid_image_is_rejected(data):
+    with pytest.raises(ImageError):
+        strip_metadata(data)

@@ -1,47 +1,41 @@
-"""Test `medprobe diff`: over generated versions of a set it reports exactly the changes, also by
-tags on the Hub.
+"""Test versions of a set: `medprobe diff` reports exactly the changes, also by tags on the Hub, and
+removing a case changes few bytes.
 """
 
 import random
+import re
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
-from huggingface_hub import HfApi
+from PIL import Image
 
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.changes import compare_versions, format_changes, open_versions
 from dataset_builders.hub.publish import publish
+from dataset_builders.images.lookup import encode_png
 from dataset_builders.schema import Case, CaseImage, Question, SourceContent
 from tests import commands
-from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
 
-def make_case(number):
+def make_case(number, image=None):
+    """Make a case of two questions on two images; `image` is the content of both."""
     names = [f"{number:03d}-{side}" for side in (1, 2)]
-    return Case(
-        f"{number:03d}",
-        tuple(CaseImage(name, None) for name in names),
-        tuple(
-            Question(
-                name,
-                f"{number:03d}",
-                name,
-                f"What is {name}?",
-                ("this", "that"),
-                (side,),
-                categories=("Cerebral",),
-            )
-            for side, name in enumerate(names)
-        ),
-    )
+    read = None if image is None else lambda: image
+    questions = [
+        Question(name, f"{number:03d}", name, f"What is {name}?", ("this", "that"), (side,), categories=("Cerebral",))
+        for side, name in enumerate(names)
+    ]
+    images = [CaseImage(name, read, len(image or b""), f"{name}.png", "CC0-1.0") for name in names]
+    return Case(f"{number:03d}", tuple(images), tuple(questions))
 
 
-def write_dataset(folder, cases):
+def write_dataset(folder, cases, text_only=True):
     folder.mkdir(parents=True)
-    description = Description("set", "mediconfusion", "custom", None, text_only=True)
+    description = Description("set", "mediconfusion", "custom", None, text_only)
     write_repository(folder, description, SourceContent({"test": cases}))
     return folder
 
@@ -94,21 +88,11 @@ def test_diff_reports_exactly_the_changes(tmp_path, seed):
     assert ("not comparable" in format_changes([changes])) == changes.scored
 
 
-def test_diff_of_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
+def test_diff_of_tags_on_the_hub(api, tmp_path):
     publish(write_dataset(tmp_path / "one", [make_case(1), make_case(2)]), "ORG/set", tag="v1")
     second_version = write_dataset(tmp_path / "two", [make_case(1), make_case(2), make_case(3)])
-    commands.medprobe(
-        "publish",
-        second_version,
-        "ORG/set",
-        "--tag",
-        "v2",
-        "--notes",
-        "one pair more",
-        cwd=tmp_path,
-    )
-    [commit, *_] = HfApi(endpoint=local_hub.endpoint, token=CURATOR).list_repo_commits("ORG/set", repo_type="dataset")
+    commands.medprobe("publish", second_version, "ORG/set", "--tag", "v2", "--notes", "one pair more", cwd=tmp_path)
+    [commit, *_] = api.list_repo_commits("ORG/set", repo_type="dataset")
     assert "one pair more" in commit.message
     output = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
     assert "added: 2 (003-1, 003-2)" in output and "not comparable" in output
@@ -124,3 +108,23 @@ def test_diff_of_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
 
     with pytest.raises(BadInput, match="--tag"):
         publish(second_version, "ORG/set", notes="x")
+
+
+def content_chunks(folder, cases):
+    """Split the bytes of the Parquet files at certain pairs of bytes, as content-defined chunking
+    does.
+    """
+    write_dataset(folder, cases, text_only=False)
+    paths = sorted(folder.rglob("*.parquet"))
+    columns = [pq.read_metadata(path).row_group(0).column(0) for path in paths]
+    assert all(column.has_offset_index and column.has_column_index for column in columns), "readers find single pages"
+    return re.split(rb"(?<=\x07[\x00-\x3f])", b"".join(path.read_bytes() for path in paths))
+
+
+def test_removing_a_case_changes_few_bytes(tmp_path):
+    rng = random.Random(1)
+    pictures = [encode_png(Image.frombytes("L", (120, 120), rng.randbytes(120 * 120))) for _ in range(80)]
+    cases = [make_case(number, picture) for number, picture in enumerate(pictures)]
+    old_chunks = set(content_chunks(tmp_path / "first", cases))
+    new_chunks = content_chunks(tmp_path / "second", cases[:30] + cases[31:])
+    assert sum(len(chunk) for chunk in new_chunks if chunk not in old_chunks) < 0.05 * sum(map(len, new_chunks))

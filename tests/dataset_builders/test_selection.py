@@ -1,10 +1,13 @@
-"""Test branches of the lexical tree, and parsing the authors' page."""
+"""Test the selection of questions by branches and facets, and parsing the authors' tree."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import select_by_facets
 from dataset_builders.lexical_tree import read_tree, select_by_branches
 from tests.helpers import refused
 
@@ -91,3 +94,71 @@ def test_page_without_a_tree_is_rejected(tmp_path, text):
     (tmp_path / "t.html").write_text(text)
     with pytest.raises(BadInput, match="no lexical tree"):
         read_tree(tmp_path / "t.html")
+
+
+ROW_LISTS = st.lists(
+    st.tuples(
+        st.sampled_from(["CT", "MRI", "X-ray", None]),
+        st.sampled_from(["Urology", "Oncology (Medical)", None]),
+        st.lists(st.sampled_from(["Cardiac", "Spinal", "Head and Neck"]), max_size=2),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def make_frame(rows: list[tuple[str | None, str | None, list[str]]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["modality", "department", "categories"])
+
+
+FACET_EXPRESSIONS = ["modality=CT", "modality=mri", "Department = urology", "category=Cardiac", "category=spinal"]
+
+
+@given(ROW_LISTS, st.lists(st.sampled_from(FACET_EXPRESSIONS), max_size=4))
+def test_facets_combine_with_or_within_and_and_across(
+    rows: list[tuple[str | None, str | None, list[str]]], facets: list[str]
+) -> None:
+    # An independent model of the rule: every named facet must match one of its values.
+    chosen: dict[str, set[str]] = {}
+    for expression in facets:
+        name, value = (part.strip().lower() for part in expression.split("="))
+        chosen.setdefault(name, set()).add(value)
+
+    row_labels = [
+        {
+            "modality": {str(m).lower()} if m else set(),
+            "department": {str(d).lower()} if d else set(),
+            "category": {c.lower() for c in cs},
+        }
+        for m, d, cs in rows
+    ]
+    labels_by_facet = {
+        name: {label for row in row_labels for label in row[name]} for name in ("modality", "department", "category")
+    }
+    expected = [all(row[name] & values for name, values in chosen.items()) for row in row_labels]
+
+    # Unknown labels and empty selections are errors.
+    if any(values - labels_by_facet[name] for name, values in chosen.items()) or (chosen and not any(expected)):
+        with pytest.raises(BadInput, match="--facet"):
+            select_by_facets(make_frame(rows), facets)
+        return
+
+    mask = select_by_facets(make_frame(rows), facets)
+    assert mask.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("facets", "words"),
+    [
+        (["modality=CTT"], "Did you mean CT?"),
+        (["modality=PET"], "Available: CT, MRI"),
+        (["organ=heart"], "Available: category, modality, department."),
+        (["modality"], "write FACET=VALUE"),
+        (["=CT"], "write FACET=VALUE"),
+        (["modality="], "write FACET=VALUE"),
+        (["modality=CT", "department=Urology"], "no question has them all"),
+    ],
+)
+def test_invalid_facet_is_rejected(facets: list[str], words: str) -> None:
+    questions = make_frame([("CT", "Oncology (Medical)", ["Cardiac"]), ("MRI", "Urology", [])])
+    assert words in refused(select_by_facets, questions, facets)
