@@ -46,8 +46,6 @@ class Stranger:
             "HOME": str(self.folder),
             "HF_HOME": str(self.folder / "hf"),
             "HF_ENDPOINT": self.endpoint,
-        }
-        environment |= {
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "*",

@@ -27,18 +27,12 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Faults:
-    def __init__(self) -> None:
-        self._faults: list[Fault] = []
-
+class Faults(list[Fault]):
     def add(self, path: str, status: int, **details: object) -> None:
-        self._faults.append(Fault(path, status, **details))  # type: ignore[arg-type]
-
-    def clear(self) -> None:
-        self._faults.clear()
+        self.append(Fault(path, status, **details))  # type: ignore[arg-type]
 
     def next(self, method: str, path: str) -> Fault | None:
-        for fault in self._faults:
+        for fault in self:
             if fault.times > 0 and fault.method in ("*", method) and re.search(fault.path, path):
                 # Each fault applies a limited number of times, so that retries can succeed.
                 fault.times -= 1
@@ -54,16 +48,7 @@ class RecordedRequest:
     """Status of the response; RESET if the connection was cut."""
 
 
-class Record:
-    def __init__(self) -> None:
-        self._requests: list[RecordedRequest] = []
-
-    def add(self, request: RecordedRequest) -> None:
-        self._requests.append(request)
-
-    def clear(self) -> None:
-        self._requests.clear()
-
+class Record(list[RecordedRequest]):
     def requests(self, method: str = "*", path: str = "") -> list[RecordedRequest]:
         """Return the recorded requests with this method whose raw path matches, in order."""
-        return [a for a in self._requests if method in ("*", a.method) and re.search(path, a.path)]
+        return [a for a in self if method in ("*", a.method) and re.search(path, a.path)]

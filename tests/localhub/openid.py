@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 import time
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from joserfc import jwk, jwt
 
+from .server import LoopbackServer, QuietHandler
+
 CLIENT_ID, CLIENT_SECRET = "board", "board-secret"
 
 
-class OpenIdProvider:
+class OpenIdProvider(LoopbackServer):
     """The provider. `environment`: variables that a Space with `hf_oauth: true` receives."""
 
     def __init__(self, name: str, token: str) -> None:
@@ -28,9 +28,7 @@ class OpenIdProvider:
         self.key = jwk.RSAKey.generate_key(2048, parameters={"kid": "loopback"})
         self.codes: dict[str, str | None] = {}
         self.scopes: list[str] = []
-        handler = type("BoundHandler", (_Handler,), {"provider": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(_Handler, provider=self)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -40,15 +38,15 @@ class OpenIdProvider:
             "OAUTH_CLIENT_ID": CLIENT_ID,
             "OAUTH_CLIENT_SECRET": CLIENT_SECRET,
             "OAUTH_SCOPES": "openid profile write-discussions",
-            "OPENID_PROVIDER_URL": self.address,
+            "OPENID_PROVIDER_URL": self.endpoint,
         }
 
     def configuration(self) -> dict[str, Any]:
         return {
-            "issuer": self.address,
-            "authorization_endpoint": f"{self.address}/authorize",
-            "token_endpoint": f"{self.address}/token",
-            "jwks_uri": f"{self.address}/jwks",
+            "issuer": self.endpoint,
+            "authorization_endpoint": f"{self.endpoint}/authorize",
+            "token_endpoint": f"{self.endpoint}/token",
+            "jwks_uri": f"{self.endpoint}/jwks",
             "id_token_signing_alg_values_supported": ["RS256"],
         }
 
@@ -58,19 +56,17 @@ class OpenIdProvider:
         nonce = self.codes.pop(code)
         issued_at = int(time.time())
         claims = {
-            "iss": self.address,
+            "iss": self.endpoint,
             "aud": CLIENT_ID,
             "sub": self.name,
             "iat": issued_at,
             "exp": issued_at + 600,
             "nonce": nonce,
-        }
-        claims |= {
             "preferred_username": self.name,
             "name": self.name,
-            "profile": f"{self.address}/{self.name}",
+            "profile": f"{self.endpoint}/{self.name}",
+            "picture": f"{self.endpoint}/{self.name}.png",
         }
-        claims |= {"picture": f"{self.address}/{self.name}.png"}
         return {
             "access_token": self.token,
             "token_type": "bearer",
@@ -79,17 +75,8 @@ class OpenIdProvider:
             "id_token": jwt.encode({"alg": "RS256", "kid": "loopback"}, claims, self.key),
         }
 
-    def __enter__(self) -> OpenIdProvider:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     provider: OpenIdProvider
 
     def do_GET(self) -> None:
@@ -122,13 +109,4 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, {"error": "invalid_grant"})
 
     def _send(self, status: int, content: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, family: str, *args: Any) -> None:
-        pass
+        self.respond(status, {"Content-Type": "application/json", **(headers or {})}, json.dumps(content).encode())

@@ -38,12 +38,7 @@ class Refused(Exception):
         headers: dict[str, str] | None = None,
     ):
         super().__init__(message)
-        self.status, self.message, self.code, self.headers = (
-            status,
-            message,
-            code,
-            dict(headers or {}),
-        )
+        self.status, self.message, self.code, self.headers = status, message, code, dict(headers or {})
 
 
 @dataclass(frozen=True)
@@ -154,10 +149,13 @@ class Repository:
 
     def commit(self, revision: str) -> Commit:
         """Return the commit of a revision (branch, tag, refs/..., commit id)."""
-        commits_by_ref = {**self.tags, **self.branches}
-        commits_by_ref |= {f"refs/tags/{name}": commit for name, commit in self.tags.items()}
-        commits_by_ref |= {f"refs/heads/{name}": commit for name, commit in self.branches.items()}
-        commits_by_ref |= {f"refs/pr/{number}": commit for number, commit in self.pulls.items()}
+        commits_by_ref = {
+            **self.tags,
+            **self.branches,
+            **{f"refs/tags/{name}": commit for name, commit in self.tags.items()},
+            **{f"refs/heads/{name}": commit for name, commit in self.branches.items()},
+            **{f"refs/pr/{number}": commit for number, commit in self.pulls.items()},
+        }
         if revision in commits_by_ref:
             return commits_by_ref[revision]
         pending, seen = list(commits_by_ref.values()), set()

@@ -287,9 +287,13 @@ def list_refs(hub: Hub, request: Request, repository: Repository) -> Answer:
     def rows(names: dict[str, Commit], prefix: str) -> list[dict[str, str]]:
         return [{"name": name, "ref": prefix + name, "targetCommit": commit.sha} for name, commit in names.items()]
 
-    branches, tags = rows(repository.branches, "refs/heads/"), rows(repository.tags, "refs/tags/")
-    pulls = rows(repository.pulls, "refs/pr/")
-    return Answer.json({"branches": branches, "tags": tags, "converts": [], "pullRequests": pulls})
+    refs = {
+        "branches": rows(repository.branches, "refs/heads/"),
+        "tags": rows(repository.tags, "refs/tags/"),
+        "converts": [],
+        "pullRequests": rows(repository.pulls, "refs/pr/"),
+    }
+    return Answer.json(refs)
 
 
 @route("POST", f"{API}/branch/(?P<name>[^/]+)", "write")
@@ -564,14 +568,12 @@ def get_leaderboard(hub: Hub, request: Request, repository: Repository) -> Answe
                     "modelId": model.id,
                     "value": data["value"],
                     "verified": bool(data.get("verifyToken")),
-                }
-                row |= {
                     "filename": entry["filename"],
                     "source": data.get("source"),
                     "author": author,
+                    "notes": data.get("notes"),
                 }
-                row |= {"pullRequest": entry["pullRequest"]} if entry["pullRequest"] else {}
-                rows.append(row | {"notes": data.get("notes")})
+                rows.append(row | ({"pullRequest": entry["pullRequest"]} if entry["pullRequest"] else {}))
 
     rows.sort(key=lambda row: -row["value"])
     return Answer.json([{"rank": rank, **row} for rank, row in enumerate(rows, 1)])

@@ -7,8 +7,9 @@ import socket
 import struct
 import threading
 import traceback
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 from .accounts import ACCOUNTS
 from .faults import RESET, Fault, Faults, Record, RecordedRequest
@@ -16,10 +17,25 @@ from .repositories import Refused
 from .routes import Answer, Hub, Request, dispatch
 
 
-class Handler(BaseHTTPRequestHandler):
+class QuietHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
+
+    def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Send a response; of HEAD, without its body."""
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value.replace("\n", " "))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, family: str, *args: Any) -> None:
+        pass
+
+
+class Handler(QuietHandler):
     local: LocalHub
 
     def handle_any(self) -> None:
@@ -30,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             # One request at a time keeps the shared state consistent.
             with self.local.lock:
                 answer = self._answered(request, self.local.faults.next(self.command, path))
-                self.local.record.add(RecordedRequest(self.command, path, answer.status))
+                self.local.record.append(RecordedRequest(self.command, path, answer.status))
             self._send(answer)
         except (ConnectionError, TimeoutError):
             self.close_connection = True
@@ -86,17 +102,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.connection.close()
             return
 
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value.replace("\n", " "))
-
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(answer.body)
-
-    def log_message(self, family: str, *args: Any) -> None:
-        pass
+        self.respond(answer.status, answer.headers, answer.body)
 
 
 class _Server(ThreadingHTTPServer):
@@ -107,19 +113,25 @@ class _Server(ThreadingHTTPServer):
         """Ignore clients that hang up; other errors were answered with status 500 and printed."""
 
 
-class LocalHub:
-    """A running Hub: `with LocalHub() as hub: HfApi(endpoint=hub.endpoint, token=CURATOR)`."""
+class LoopbackServer:
+    """A server on a free port of the loopback, which runs within the context."""
 
-    def __init__(self) -> None:
-        self.hub, self.faults, self.record, self.lock = Hub(), Faults(), Record(), threading.Lock()
-        handler = type("BoundHandler", (Handler,), {"local": self})
-        self._server = _Server(("127.0.0.1", 0), handler)
+    def __init__(self, handler: type[QuietHandler], **attributes: Any) -> None:
+        self._server = _Server(("127.0.0.1", 0), type("BoundHandler", (handler,), attributes))
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> LocalHub:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class LocalHub(LoopbackServer):
+    """A running Hub: `with LocalHub() as hub: HfApi(endpoint=hub.endpoint, token=CURATOR)`."""
+
+    def __init__(self) -> None:
+        super().__init__(Handler, local=self)
+        self.hub, self.faults, self.record, self.lock = Hub(), Faults(), Record(), threading.Lock()
