@@ -35,9 +35,8 @@ def resolve_name(text: str, names: Iterable[str], label: str) -> str:
     >>> resolve_name("GMAI_MMBench", BENCHMARKS, "benchmark")
     'gmai-mmbench'
     """
-    name_by_form: dict[str, str] = {}
-    for name in (candidates := list(dict.fromkeys(names))):
-        name_by_form.setdefault(fold_name(name), name)
+    candidates = list(dict.fromkeys(names))
+    name_by_form = {fold_name(name): name for name in reversed(candidates)}
 
     # An exact match wins, since two candidates may differ only in case or separators.
     if text in candidates:

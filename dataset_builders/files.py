@@ -153,20 +153,16 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
             _lock_path(folder).unlink(missing_ok=True)
 
 
-def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
-    """Remove temporary folders that no running process holds.
+def remove_abandoned_folders(parent: Path, prefix: str) -> None:
+    """Remove temporary folders that no running process holds; skip those that cannot be removed.
 
     Args:
         parent: the folder to search.
         prefix: start of the folders' names, as in `temporary_folder`.
-
-    Returns:
-        The removed folders. A folder that cannot be removed is skipped.
     """
     temporary_name = re.compile(re.escape(prefix) + r"[0-9a-f]{8}")
 
     # Best effort: a folder that cannot be listed or removed must not stop the caller.
-    removed = []
     with contextlib.suppress(OSError):
         for path in list(parent.iterdir()):
             # The lock file is created first and deleted last, so a killed process may leave a lock
@@ -180,9 +176,6 @@ def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
             ):
                 shutil.rmtree(folder, ignore_errors=True)
                 _lock_path(folder).unlink(missing_ok=True)
-                removed.append(folder)
-
-    return removed
 
 
 def _lock_path(folder: Path) -> Path:

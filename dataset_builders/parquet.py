@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,7 +26,7 @@ from dataset_builders.case_groups import group_linked_cases
 from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import image_file_name, strip_metadata
-from dataset_builders.images.picture import encode_data_uri, make_picture
+from dataset_builders.images.picture import DECODER_THREADS, encode_data_uri, make_picture
 from dataset_builders.schema import (
     LETTERS,
     TEXT,
@@ -44,7 +43,6 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 row.
 """
 SHARD_BYTES = 480 * 1024 * 1024
-DECODER_THREADS = min(8, os.cpu_count() or 1)
 MAX_GROUP_ROWS = 20_000
 """Questions per row group without images, or with small ones."""
 
@@ -186,16 +184,20 @@ def used_columns(family: str, content: SourceContent) -> dict[str, ColumnType]:
     """
     own_facets = {name: TEXT.described("label of the question in its source") for name in content.facets}
     declared = question_columns(family) | own_facets
-    filled = {"image", "answer"}
-    for case in content.all_cases(include_extra=True):
-        for question in case.questions:
-            # Stop looking at columns that are already known to have a value.
-            images = _question_images(question, case.images)
-            waiting = declared.keys() - filled - {"more_images"}
-            filled |= {name for name in waiting if _column_value(name, question, images) not in (None, ())}
+    questions = [
+        (question, _question_images(question, case.images))
+        for case in content.all_cases(include_extra=True)
+        for question in case.questions
+    ]
 
-    filled |= {"more_images"} if "more_image_ids" in filled else set()
-    return {name: kind for name, kind in declared.items() if name in filled}
+    # Images after the first have a value where their ids have one.
+    value_columns = {name: "more_image_ids" if name == "more_images" else name for name in declared}
+    return {
+        name: kind
+        for name, kind in declared.items()
+        if name in ("image", "answer")
+        or any(_column_value(value_columns[name], *question) not in (None, ()) for question in questions)
+    }
 
 
 def write_cases(

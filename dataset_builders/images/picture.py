@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ WHITE_LEVELS = (1, 255, 4095, 65535)
 
 1 is for masks and fractions; the others are for 8, 12 and 16 bits in use.
 """
+DECODER_THREADS = min(8, os.cpu_count() or 1)
 MIN_GREY_LEVELS = 32
 """A picture with fewer distinct grey levels was probably scaled wrongly beforehand."""
 

@@ -107,7 +107,7 @@ def parse_fields(text: str, base: Fields = Fields()) -> Fields:
 
 TABLE_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 NOT_TABLES = (ORIGIN_MARKER, "manifest.json")
-PARQUET_BATCH_ROWS = 64
+SOURCE_BATCH_ROWS = 64
 """Rows in memory at a time, with their images."""
 PARQUET_BUFFER_BYTES = 1 << 20
 SPLIT_WORDS = {
@@ -184,7 +184,7 @@ def _read_table(file: Path) -> Iterator[Any]:
             # Without pre-buffering, and with a buffer, a row group is read page by page, however
             # large it is.
             with pq.ParquetFile(file, pre_buffer=False, buffer_size=PARQUET_BUFFER_BYTES) as table:
-                for batch in table.iter_batches(PARQUET_BATCH_ROWS):
+                for batch in table.iter_batches(SOURCE_BATCH_ROWS):
                     yield from batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise BadInput(f"{file}: cannot be read ({describe_error(error)}). Is the file complete?") from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, describe_error
+from dataset_builders.images.picture import DECODER_THREADS, make_picture
 from eval_harness.models.interface import Settings, short_digest
 from eval_harness.models.option_tokens import candidate_first_tokens, continuation_ids
 from eval_harness.models.thinking import (
@@ -81,8 +81,6 @@ SHARABLE_INPUTS = {
 A model with any other input (cross-attention masks, positions) may treat tokens after a prefix
 differently, so its prompts are not split.
 """
-
-DECODER_THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
@@ -518,8 +516,6 @@ def decode_rgb_image(data: bytes, longest_side: int | None = None) -> PILImage:
         ImageError: If the image cannot be decoded.
     """
     from PIL import Image
-
-    from dataset_builders.images.picture import make_picture
 
     image = make_picture(data).pixels.convert("RGB")
     if longest_side is not None:
