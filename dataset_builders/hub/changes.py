@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,12 @@ def compare_versions(old: Repository, new: Repository) -> list[SplitChanges]:
 
 
 def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges:
-    old_rows, new_rows = (_split_rows(repository, split) for repository in (old, new))
+    old_rows, new_rows = (
+        repository.questions(split).set_index("question_id", drop=False).to_dict("index")
+        if split in repository.splits
+        else {}
+        for repository in (old, new)
+    )
     changes = SplitChanges(
         split,
         [name for name in new_rows if name not in old_rows],
@@ -109,32 +113,15 @@ def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges
         pairs = {
             column: (old_rows[name].get(column), row.get(column)) for column in dict.fromkeys([*row, *old_rows[name]])
         }
-        columns = {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}
-        if columns:
+        if columns := {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}:
             changes.changed[name] = columns
-
-    old_sha256, new_sha256 = (
-        {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
-        for repository in (old, new)
-    )
 
     # Images of removed questions are not worth reporting.
     image_names = {image for row in common.values() for image in row_image_ids(row)}
-    changes.images = sorted(
-        image for image in image_names & old_sha256.keys() & new_sha256.keys() if old_sha256[image] != new_sha256[image]
-    )
+    old_images, new_images = old.manifest.get("images", {}), new.manifest.get("images", {})
+    common_images = image_names & old_images.keys() & new_images.keys()
+    changes.images = sorted(image for image in common_images if old_images[image] != new_images[image])
     return changes
-
-
-def _split_rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]:
-    """Return question id -> column -> value, with NaN as None."""
-    if split not in repository.splits:
-        return {}
-    rows = repository.questions(split).to_dict("records")
-    return {
-        row["question_id"]: {str(k): None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-        for row in rows
-    }
 
 
 def format_changes(changes: list[SplitChanges], max_listed: int = 20) -> str:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.images.lookup import encode_png
 from tests.helpers import refused, write_lines
 from tests.sampling import few
 
@@ -37,11 +38,7 @@ OPTION_TEXTS = (
 
 
 def draw_image(rng):
-    data = io.BytesIO()
-    Image.fromarray(np.array([[[rng.randrange(256)] * 3 for _ in range(4)] for _ in range(4)], np.uint8)).save(
-        data, "PNG"
-    )
-    return data.getvalue()
+    return encode_png(Image.frombytes("RGB", (4, 4), rng.randbytes(48)))
 
 
 def random_set(seed, several=False):

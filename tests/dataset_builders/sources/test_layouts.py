@@ -4,7 +4,6 @@ multiple choice.
 
 import base64
 import csv
-import io
 import json
 from pathlib import Path
 
@@ -15,21 +14,19 @@ from PIL import Image
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.images.lookup import encode_png
 
 
 def grey_png(value, size=32):
-    stream = io.BytesIO()
-    Image.new("L", (size, size), value).save(stream, "PNG")
-    return stream.getvalue()
+    return encode_png(Image.new("L", (size, size), value))
 
 
 def write_tsv(path, rows):
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, columns, delimiter="\t", lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    path.write_text(stream.getvalue(), newline="")
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, delimiter="\t", lineterminator="\r\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def gmai_row(index, answer, image=None, **extra_columns):

@@ -4,7 +4,6 @@ nothing is written.
 
 import base64
 import csv
-import io
 import shutil
 import struct
 import zlib
@@ -50,14 +49,11 @@ def edit_tsv(path, change):
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
 
-    columns = list(rows[0])
     change(rows)
-    columns += [name for row in rows for name in row if name not in columns]
-    stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, list(dict.fromkeys(columns)), delimiter="\t", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    path.write_text(stream.getvalue())
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def png_header(width, height):
@@ -299,7 +295,5 @@ def test_index_that_is_not_a_file_name_is_rejected(source, tmp_path, index):
     def change(rows):
         rows[1]["index"] = index
 
-    for file in source.glob("*.tsv"):
-        edit_tsv(file, change)
-        break
+    edit_tsv(source / "GMAI-MMBench_VAL.tsv", change)
     assert "is not a valid file name" in build_error(GMAI, source, tmp_path / "out")
