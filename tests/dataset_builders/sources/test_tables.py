@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataset_builders.benchmarks.gmai_mmbench.tsv import _read_rows, read_tsv
 from dataset_builders.errors import BadInput
+from dataset_builders.source_files import read_tsv, read_tsv_rows
 
 FIELD_TEXTS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=12)
 
@@ -35,7 +35,7 @@ def test_csv_output_is_read_back(tmp_path_factory, rows, end, mark, quoting):
 
     # Any record can be read again from its start byte.
     for record in records:
-        assert next(_read_rows(path, record.start))[3] == list(record.fields.values())
+        assert next(read_tsv_rows(path, record.start))[3] == list(record.fields.values())
 
     assert [record.start for record in records[1:]] == [record.end for record in records[:-1]]
     assert records[-1].end == len(data)
