@@ -59,27 +59,23 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
         file = required_file(source, name, f"the questions of scenario {scenario}")
         entries = _parse_entries(file, read_json(file), scenario, problems)
         entry_counts[scenario] = len(entries)
-        duplicates = []
-        for key, entry in entries:
-            case = _parse_case(entry, scenario, key, source_images)
-            if case is None:
-                continue
-            cases.append(case)
-            options = case.questions[0].options
-            if len(set(options)) < len(options):
-                duplicates.append(case.case_id)
+        parsed_cases = [_parse_case(entry, scenario, key, source_images) for key, entry in entries]
+        scenario_cases = [case for case in parsed_cases if case is not None]
+        cases += scenario_cases
+        options_by_case = {case.case_id: case.questions[0].options for case in scenario_cases}
+        duplicates = [name for name, options in options_by_case.items() if len(set(options)) < len(options)]
         if duplicates:
             notes.append(f"The same option text occurs twice in {', '.join(duplicates)} (as in the authors' file).")
 
     problems.check(HALT_REMEDY)
-    nota = [case.questions[0].options for case in cases if case.case_id.startswith("none-")]
-    twice = sum(sum("none of the above" in option.lower() for option in options) > 1 for options in nota)
+    nota = [case.questions[0] for case in cases if case.case_id.startswith("none-")]
+    twice = sum(sum("none of the above" in option.lower() for option in question.options) > 1 for question in nota)
     if twice:
         notes.append(
             f'{twice} questions of scenario none have a second "None of the above" (as in the authors\' file).'
         )
 
-    letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
+    letters = Counter(LETTERS[question.answer[0]] for question in nota)
 
     # If the correct letters were unbalanced, a model that always answers one letter would profit.
     balanced = not letters or max(letters.values()) <= 1.25 * letters.total() / len(letters)

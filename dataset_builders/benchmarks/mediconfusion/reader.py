@@ -63,12 +63,9 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
         raise BadInput(f"{file}: contains no confusing pairs (an object: pair id -> pair). {MEDICONFUSION_REMEDY}")
     problems = Problems()
     source_images = _PairImages(source, images, problems)
-    cases = []
-    for name, value in document.items():
-        case = _parse_pair(SourceEntry(value, str(file), name, problems), source_images)
-        if case is not None:
-            cases.append(case)
-
+    entries = [SourceEntry(value, str(file), name, problems) for name, value in document.items()]
+    parsed_cases = [_parse_pair(entry, source_images) for entry in entries]
+    cases = [case for case in parsed_cases if case is not None]
     problems.check(MEDICONFUSION_REMEDY)
     return SourceContent(
         cases={"test": cases},
