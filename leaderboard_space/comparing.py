@@ -18,10 +18,9 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.records.result import Score
-from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED
+from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test
 from eval_harness.scores.ranks import holm_adjust
-from eval_harness.scores.unpaired import UNPAIRED_METHOD as UNPAIRED
-from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import scores_by_entry

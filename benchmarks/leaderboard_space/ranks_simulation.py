@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
-from eval_harness.scores.comparisons import compare_pairwise
-from eval_harness.scores.outcome_matrix import OutcomeMatrix
+from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise
 from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 
 Floats = NDArray[np.float64]

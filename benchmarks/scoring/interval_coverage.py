@@ -44,15 +44,13 @@ from eval_harness.scores.clustered import (
     intracluster_correlation,
     student_quantile,
 )
-from eval_harness.scores.comparisons import compare_pairwise
+from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise, compute_unpaired_difference
 from eval_harness.scores.intervals import (
     clopper_pearson,
     clustered_interval,
     clustered_intervals,
     printed_interval,
 )
-from eval_harness.scores.outcome_matrix import OutcomeMatrix
-from eval_harness.scores.unpaired import compute_unpaired_difference
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
-from eval_harness.scores.comparisons import compare_pairwise
-from eval_harness.scores.outcome_matrix import OutcomeMatrix
+from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise
 
 SIZES = (20, 40, 88, 176)
 """Pairs of a study; 176 are all of MediConfusion."""

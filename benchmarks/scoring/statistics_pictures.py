@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.records.result import ARMS
-from eval_harness.scores.comparisons import PairwiseComparisons, compare_pairwise
+from eval_harness.scores.comparisons import OutcomeMatrix, PairwiseComparisons, compare_pairwise
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
-from eval_harness.scores.outcome_matrix import OutcomeMatrix
 from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 from eval_harness.scores.sight import compute_sight
 

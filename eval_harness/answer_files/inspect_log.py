@@ -17,7 +17,7 @@ from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_questions
 from eval_harness.answer_files.predictions import FileDescription
 from eval_harness.answer_files.untrusted import ProblemList
-from eval_harness.records.finish_reasons import normalize_finish_reason
+from eval_harness.records.request import normalize_finish_reason
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample

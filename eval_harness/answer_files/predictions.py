@@ -29,8 +29,8 @@ from eval_harness.answer_files.untrusted import (
     format_names,
     iter_records,
 )
-from eval_harness.records.finish_reasons import STATUS_BY_FINISH_REASON, normalize_finish_reason
 from eval_harness.records.limits import MAX_SAMPLES
+from eval_harness.records.request import STATUS_BY_FINISH_REASON, normalize_finish_reason
 from eval_harness.records.result import DELIVERIES
 
 FAILURE_PLACEHOLDERS = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")

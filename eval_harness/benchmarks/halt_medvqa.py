@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, SCENARIOS
 from eval_harness.benchmarks.prompt import (
     OPEN_ENDED_METHODS,
@@ -24,7 +23,7 @@ from eval_harness.benchmarks.prompt import (
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import Images
-from eval_harness.scores.grading import Graded, make_units
+from eval_harness.scores.grading import Graded, make_units, require_columns
 
 _DOT_RUN = lettered_layout(". ", " ")
 
@@ -139,8 +138,7 @@ def units(graded: Graded) -> pd.DataFrame:
     Raises:
         BadInput: If the column `scenario` is missing.
     """
-    if "scenario" not in graded.questions.columns:
-        raise BadInput("questions: the column scenario is missing, which the format halt-medvqa needs.")
+    require_columns(graded.questions, ["scenario"], purpose=", which the format halt-medvqa needs")
     scenario = graded.questions["scenario"]
     # Means over samples.
     right = graded.right.mean(axis=1)

@@ -205,46 +205,30 @@ def units(graded: Graded) -> pd.DataFrame:
         Units of all metrics (`grading.make_units`).
     """
     questions = np.arange(len(graded.questions))
-    # Sort the questions by pair, so that each pair is a slice.
-    order = np.argsort(graded.case, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0]) if len(order) else np.zeros(0, np.int64)
-    size = np.diff(np.r_[starts, len(order)])
-    first_rows = order[starts]
-    guess = graded.guess[order]
-
-    def over_pair(values: np.ndarray, reduce: np.ufunc) -> np.ndarray:
-        return reduce.reduceat(values[order], starts, axis=0) if len(starts) else values[:0]
-
-    both_right = over_pair(graded.right, np.logical_and)
-    both_valid = over_pair(graded.answered, np.logical_and)
-    # Equal minimum and maximum: the same position for all images of the pair.
-    lowest, highest = (
-        over_pair(graded.first_choice, np.minimum),
-        over_pair(graded.first_choice, np.maximum),
-    )
-    is_same_option = both_valid & (lowest == highest) & (size > 1)[:, None]
+    pairs = graded.group_by_case(questions)
+    both_right = pairs.reduce(np.logical_and, graded.right)
+    both_valid = pairs.reduce(np.logical_and, graded.answered)
     # With only one question of a pair, its images cannot be confused.
-    countable = both_valid & (size > 1)[:, None]
-    hit_by_guess = np.multiply.reduceat(guess, starts) if len(starts) else guess
+    countable = both_valid & (pairs.sizes > 1)[:, None]
+    # Equal minimum and maximum: the same position for all images of the pair.
+    lowest = pairs.reduce(np.minimum, graded.first_choice)
+    is_same_option = countable & (lowest == pairs.reduce(np.maximum, graded.first_choice))
+    hit_by_guess = pairs.reduce(np.multiply, graded.guess)
     labels = [
         list(cell) if cell is not None else []
         for cell in graded.questions.get("categories", pd.Series([[]] * len(questions)))
     ]
     pair_labels = [
-        [label for row in order[start : start + length].tolist() for label in labels[row]]
-        for start, length in zip(starts.tolist(), size.tolist(), strict=True)
+        [label for row in pairs.order[start : start + size].tolist() for label in labels[row]]
+        for start, size in zip(pairs.starts.tolist(), pairs.sizes.tolist(), strict=True)
     ]
-    ends = graded.ends_over(order, starts)
-    pair_ids = graded.columns["case_id"][first_rows]
-    # Chance of `confusion`: two guesses agree.
-    agreement_chance = np.array(
-        [_agree(graded.k[order[start : start + length]]) for start, length in zip(starts, size, strict=True)],
-        dtype=float,
-    )
+    # Independent uniform guesses all name the same position with this probability.
+    agreement_chance = pairs.reduce(np.minimum, graded.k) / pairs.reduce(np.multiply, graded.k.astype(float))
+    ends, pair_ids = graded.ends_over(pairs), graded.columns["case_id"][pairs.first_rows]
 
     def pair_frame(metric: str, numerator: Floats, denominator: Floats | float, chance: Floats) -> pd.DataFrame:
         return make_units(
-            graded, metric, first_rows, numerator, denominator, chance, pair_ids,
+            graded, metric, pairs.first_rows, numerator, denominator, chance, pair_ids,
             facets={"category": pair_labels}, ends=ends,
         )  # fmt: skip
 
@@ -266,11 +250,6 @@ def units(graded: Graded) -> pd.DataFrame:
         ],
         ignore_index=True,
     )
-
-
-def _agree(options: np.ndarray) -> float:
-    """Return the probability that independent uniform guesses all name the same position."""
-    return float(options.min() / np.prod(options.astype(float)))
 
 
 SPEC = EvalSpec(

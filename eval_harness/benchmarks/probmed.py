@@ -18,14 +18,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, bare_question_prompt
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import ARMS, Breakdown, Score
-from eval_harness.scores.grading import Bools, Floats, Graded, Ints, ResponseEnds, make_units
-from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_interval
+from eval_harness.scores.grading import Bools, Floats, Graded, Ints, ResponseEnds, make_units, require_columns
+from eval_harness.scores.intervals import score_ratio
 from eval_harness.scores.nonresponse import apply_nonresponse, decisive_nonresponse
 
 PROBMED_PROMPTS = (bare_question_prompt("ProbMed: the question as it stands", ("mc", "gd", *OPEN_ENDED_METHODS)),)
@@ -141,9 +140,9 @@ def units(graded: Graded) -> pd.DataFrame:
     Raises:
         BadInput: If a column is missing.
     """
-    for column in ("aspect", "adversarial", "image_type"):
-        if column not in graded.questions.columns:
-            raise BadInput(f"questions: the column {column} is missing, which the format probmed needs.")
+    require_columns(
+        graded.questions, ["aspect", "adversarial", "image_type"], purpose=", which the format probmed needs"
+    )
     type_codes = pd.factorize(graded.questions["image_type"])[0]
     # Image types are counted over images, not questions.
     one_per_image = np.unique(graded.case, return_index=True)[1]
@@ -214,13 +213,9 @@ def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, ResponseEnd
         For each image: its first row; the share of samples in which all its questions are correct;
         the probability of that for a guesser; and how the responses ended.
     """
-    order = rows[np.argsort(graded.case[rows], kind="stable")]
-    if not len(order):
-        return order, np.zeros(0), np.zeros(0), graded.ends_over(order, order)
-    starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0])
-    hit = np.logical_and.reduceat(graded.right[order], starts, axis=0).mean(axis=1)
-    guess = np.multiply.reduceat(graded.guess[order], starts)
-    return order[starts], hit, guess, graded.ends_over(order, starts)
+    images = graded.group_by_case(rows)
+    hit = images.reduce(np.logical_and, graded.right).mean(axis=1)
+    return images.first_rows, hit, images.reduce(np.multiply, graded.guess), graded.ends_over(images)
 
 
 def _official_weight(type_codes: Ints, first_rows: Ints, images_of_type: Floats) -> Floats:
@@ -319,20 +314,9 @@ def _any(graded: Graded, rows: Ints, holds: Bools, n_images: int) -> Bools:
     return any_holds
 
 
-def _share(numerator: np.ndarray, denominator: np.ndarray, cluster: Ints) -> Score:
+def _share(numerator: Floats, denominator: Floats, cluster: Ints) -> Score:
     n = int((denominator > 0).sum())
-    interval = clustered_interval(numerator, denominator, cluster)
-    if interval is None:
-        return Score(value=None, n=0, n_cases=0)
-    return Score(
-        value=round(100 * float(numerator.sum()) / float(denominator.sum()), 10),
-        low=round(100 * interval.low, 10),
-        high=round(100 * interval.high, 10),
-        n=n,
-        n_cases=n,
-        n_effective=round(interval.n_effective, 10),
-        interval_method=INTERVAL_METHOD,
-    )
+    return score_ratio(numerator, denominator, cluster, n, n)
 
 
 SPEC = EvalSpec(

@@ -5,8 +5,10 @@ Yan et al., 2024, section 4.1.1, Table 3.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
+from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.probmed import (
     PROBMED_DEFAULT_PROMPTS,
     PROBMED_PROMPTS,
@@ -14,8 +16,56 @@ from eval_harness.benchmarks.probmed import (
     read_official,
 )
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-from eval_harness.scores.grading import Graded
-from eval_harness.scores.pairs import pair_units
+from eval_harness.scores.grading import Graded, RowGroups, make_units, require_columns
+
+
+def pair_units(graded: Graded) -> pd.DataFrame:
+    """Build two units per pair of a true question and its adversarial counterpart.
+
+    They are the metrics of ProbMed's Table 3: for `accuracy_without_adversarial` the true question
+    must be right, for `accuracy_with_adversarial` both. Chance is 1/2 and 1/4 for yes/no questions.
+    A pair that lacks one of its two questions is left out.
+
+    Args:
+        graded: Graded answers; questions with the columns `pair_id` (which names the units) and
+            `adversarial`.
+
+    Raises:
+        BadInput: A column is missing, or a pair has two questions of one kind.
+    """
+    require_columns(graded.questions, ["pair_id", "adversarial"], purpose=", which adversarial pairs need")
+    adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
+    rows = pd.Series(np.arange(len(adversarial)), index=graded.questions["pair_id"].to_numpy(dtype=object))
+    # Questions outside any pair have no pair_id.
+    rows = rows[rows.index.notna()]
+    true_questions, counterpart = rows[~adversarial[rows]], rows[adversarial[rows]]
+    for half, kind in ((true_questions, "true"), (counterpart, "adversarial")):
+        if not half.index.is_unique:
+            pair_id = half.index[half.index.duplicated()][0]
+            raise BadInput(f"questions: pair {pair_id!r} has several {kind} questions. Give it one of each kind.")
+    pairs = true_questions.index[true_questions.index.isin(counterpart.index)]
+    names, halves = pairs.to_numpy(dtype=object), (true_questions.loc[pairs], counterpart.loc[pairs])
+    both = RowGroups(np.stack(halves, axis=1).ravel().astype(np.int64), np.arange(len(pairs)) * 2)
+    true_rows = both.first_rows
+    hit, guess = graded.right[true_rows].mean(axis=1), graded.guess[true_rows]
+    both_hit = both.reduce(np.logical_and, graded.right).mean(axis=1)
+    both_guess = both.reduce(np.multiply, graded.guess)
+    return pd.concat(
+        [
+            make_units(graded, "accuracy_without_adversarial", true_rows, hit, 1.0, guess, names),
+            make_units(
+                graded,
+                "accuracy_with_adversarial",
+                true_rows,
+                both_hit,
+                1.0,
+                both_guess,
+                names,
+                ends=graded.ends_over(both),
+            ),
+        ],
+        ignore_index=True,
+    )
 
 
 def units(graded: Graded) -> pd.DataFrame:

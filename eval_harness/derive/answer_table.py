@@ -119,12 +119,20 @@ def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def encode_answers(answers: pd.DataFrame) -> bytes:
     """Encode the content of `answers.parquet`; the same rows give the same bytes."""
-    return _parquet(answers, ANSWERS_SCHEMA)
+    return _encode(answers, ANSWERS_SCHEMA)
 
 
 def encode_judge_replies(replies: pd.DataFrame) -> bytes:
     """Encode the content of `judge.parquet`."""
-    return _parquet(replies, JUDGE_SCHEMA)
+    return _encode(replies, JUDGE_SCHEMA)
+
+
+def _encode(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
+    names, sink = schema.names, io.BytesIO()
+    rows = (dict(zip(names, row, strict=True)) for row in frame[names].itertuples(index=False, name=None))
+    for _ in rewrite_rows(rows, schema, sink):
+        pass
+    return sink.getvalue()
 
 
 def table_to_frame(table: pa.Table | bytes) -> pd.DataFrame:
@@ -137,7 +145,7 @@ def table_to_frame(table: pa.Table | bytes) -> pd.DataFrame:
 
 
 def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) -> Iterator[Record]:
-    """Write rows to `sink` as `encode_answers` does, and yield each of them.
+    """Write rows to `sink` as a Parquet file, and yield each of them.
 
     Rows of an untrusted file are stored re-encoded, never as the original bytes, which another
     Parquet reader may interpret differently.
@@ -154,29 +162,9 @@ def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) ->
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         # Row groups are written as they fill up, so memory stays limited for any file size.
         while group := list(islice(remaining, ROW_GROUP_SIZE)):
-            writer.write_table(_table({name: [row[name] for row in group] for name in schema.names}, schema))
+            columns = {name: [_plain(row[name]) for row in group] for name in schema.names}
+            writer.write_table(pa.table(columns, schema=schema))
             yield from group
-
-
-def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
-    """Encode rows as Parquet, in row groups of ROW_GROUP_SIZE.
-
-    Only one group is converted at a time, so long texts are not all in memory twice.
-    """
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:
-        # max(1, ...): an empty table still gets one row group and its schema.
-        for start in range(0, max(1, len(frame)), ROW_GROUP_SIZE):
-            part = frame.iloc[start : start + ROW_GROUP_SIZE]
-            writer.write_table(_table({name: part[name].tolist() for name in schema.names}, schema))
-    return buffer.getvalue()
-
-
-def _table(columns: Mapping[str, list[Any]], schema: pa.Schema) -> pa.Table:
-    return pa.table(
-        {name: [_plain(value) for value in values] for name, values in columns.items()},
-        schema=schema,
-    )
 
 
 def _plain(value: Any) -> Any:

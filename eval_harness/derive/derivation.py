@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from eval_harness.derive.run_files import (
     SubmittedFiles,
 )
 from eval_harness.derive.scoring import Scored, compute_scores
-from eval_harness.records.permutations import rotation
+from eval_harness.records.request import rotation
 from eval_harness.records.result import DERIVE_VERSION, Method, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
@@ -89,11 +90,14 @@ def derive(
         BadInput: If the answers do not fit the questions.
     """
     readings, judge = read_due_answers(run, answers, questions, replies)
-    scored = _scores(run, questions, readings)
+    scored = compute_scores(run.benchmark.family, questions, readings, run.method.extraction or "ours")
     # Recompute measured fields instead of trusting the run's.
     environment = {name: value for name, value in run.environment.items() if name != MEASURED_FIELD}
     if run.request.permute:
-        environment |= _by_option_or_letter(readings, questions)
+        counts = option_counts(questions)
+        letters = _letters_as_shown(readings, counts)
+        _replace_letter_shares(scored, run, questions, readings.assign(choice=letters))
+        environment[MEASURED_FIELD] = _by_option_or_letter(readings.assign(letters=letters), counts)
     dataset_fields = {
         "fingerprint": fingerprint_questions(questions),
         "facets": digest_facets(questions),
@@ -190,69 +194,55 @@ def select_board_units(units: pd.DataFrame) -> pd.DataFrame:
     return board_units.iloc[order].reset_index(drop=True)
 
 
-def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
-    """Score the readings of a run."""
-    scored = compute_scores(run.benchmark.family, questions, readings, run.method.extraction or "ours")
-    if run.request.permute:
-        _letters_as_shown(scored, run, questions, readings)
-    return scored
-
-
-def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
-    """Replace the letter frequencies of `scored` by those of the letters as shown.
-
-    With permuted options every option is shown as A once. Frequencies in the original option order
-    would therefore hide a model that always says A.
-    """
-    counts = option_counts(questions)
+def _letters_as_shown(readings: pd.DataFrame, counts: Mapping[str, int]) -> pd.Series:
+    """Return the letters chosen in each reading of a run with permuted options, as positions."""
     letters = [
         sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
         for question, sample, choice in zip(
             readings["question_id"], readings["sample"], readings["choice"], strict=True
         )
     ]
+    return pd.Series(letters, index=readings.index, dtype=object)
+
+
+def _replace_letter_shares(
+    scored: Scored, run: RunRecord, questions: pd.DataFrame, readings_by_letter: pd.DataFrame
+) -> None:
+    """Replace the letter frequencies of `scored` by those of the letters as shown.
+
+    With permuted options every option is shown as A once. Frequencies in the original option order
+    would therefore hide a model that always says A.
+    """
     # Score again with the letters as shown; only the letter shares are used.
-    readings_by_letter = readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object))
-    scored_by_letter = compute_scores(
-        run.benchmark.family, questions, readings_by_letter, run.method.extraction or "ours"
-    )
-    metric_pairs = [(scored.scores, scored_by_letter.scores)]
+    by_letter = compute_scores(run.benchmark.family, questions, readings_by_letter, run.method.extraction or "ours")
+    metric_pairs = [(scored.scores, by_letter.scores)]
     for facet, values in scored.breakdown.items():
-        metric_pairs += [(metrics, scored_by_letter.breakdown[facet][value]) for value, metrics in values.items()]
+        metric_pairs += [(metrics, by_letter.breakdown[facet][value]) for value, metrics in values.items()]
     for own_metrics, shown_metrics in metric_pairs:
         own_metrics.update({name: shares for name, shares in shown_metrics.items() if name.startswith("share_")})
 
 
-def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
+def _by_option_or_letter(readings: pd.DataFrame, counts: Mapping[str, int]) -> dict[str, float | int | None]:
     """Measure whether the model follows the option or the letter, over permuted samples.
 
     Returns:
-        `permuted`, with percentages of the questions answered in every option order: those for
-        which the same option (`same_option`) or the same letter (`same_letter`) was chosen every
-        time; and the number of these questions.
+        Percentages of the questions answered in every option order: those for which the same option
+        (`same_option`) or the same letter (`same_letter`) was chosen every time; and the number of
+        these questions.
     """
-    counts = option_counts(questions)
     n_same_option = n_same_letter = n_questions = 0
     for question, question_readings in readings.groupby("question_id"):
-        n_options = counts[str(question)]
-        rows = question_readings[question_readings["sample"] < n_options]
+        rows = question_readings[question_readings["sample"] < counts[str(question)]]
         # Only questions answered with exactly one option in every rotation count.
-        if len(rows) < n_options or n_options < 2 or not all(len(choice) == 1 for choice in rows["choice"]):
+        if len(rows) < counts[str(question)] or len(rows) < 2 or (rows["choice"].map(len) != 1).any():
             continue
         n_questions += 1
-        picks = [int(choice[0]) for choice in rows["choice"]]
-        letters = [
-            (pick - rotation(int(sample), n_options)) % n_options
-            for pick, sample in zip(picks, rows["sample"], strict=True)
-        ]
         # A model that follows the letter picks another option in every rotation.
-        n_same_option += len(set(picks)) == 1
-        n_same_letter += len(set(letters)) == 1
-    counts_by_kind = {"same_option": n_same_option, "same_letter": n_same_letter}
-    return {
-        "permuted": {name: 100 * count / n_questions if n_questions else None for name, count in counts_by_kind.items()}
-        | {"questions": n_questions}
-    }
+        n_same_option += rows["choice"].map(tuple).nunique() == 1
+        n_same_letter += rows["letters"].map(tuple).nunique() == 1
+    same = {"same_option": n_same_option, "same_letter": n_same_letter}
+    percentages = {name: 100 * count / n_questions if n_questions else None for name, count in same.items()}
+    return {**percentages, "questions": n_questions}
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -138,31 +138,19 @@ def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:
     cutoff = (
         f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
     )
+    # One answer of several, or several of them.
     phrases = {
-        "truncated": ("was", "were", f"cut off {cutoff}"),
-        "failed": ("", "", "failed"),
-        "missing": ("is", "are", "missing"),
-        "irrelevant": ("", "", "could not be read"),
+        "truncated": (f"was cut off {cutoff}", f"were cut off {cutoff}"),
+        "failed": ("failed", "failed"),
+        "missing": ("is missing", "are missing"),
+        "irrelevant": ("could not be read", "could not be read"),
     }
     counts = {reason: count for reason in NONRESPONSE_STATUSES if (count := getattr(nonresponse, reason))}
-    n_silent, n_responses = sum(counts.values()), nonresponse.responses
-
-    def phrase(reason: str, count: int, total: str = "") -> str:
-        singular, plural, outcome = phrases[reason]
-        return " ".join(
-            part
-            for part in (
-                f"{count:,}",
-                total,
-                singular if count == 1 and not total else plural,
-                outcome,
-            )
-            if part
-        )
-
+    of_all = f"{sum(counts.values()):,} of {nonresponse.responses:,} answers"
     if len(counts) == 1:
-        return phrase(next(iter(counts)), n_silent, f"of {n_responses:,} answers")
-    return f"{n_silent:,} of {n_responses:,} answers say nothing: {', '.join(phrase(*reason_count) for reason_count in counts.items())}"
+        return f"{of_all} {phrases[next(iter(counts))][1]}"
+    parts = [f"{count:,} {phrases[reason][count > 1]}" for reason, count in counts.items()]
+    return f"{of_all} say nothing: {', '.join(parts)}"
 
 
 _REMEDIES = {

@@ -8,7 +8,7 @@ to the original option order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from eval_harness.reader.judge import (
     read_closeness,
     read_extraction,
 )
-from eval_harness.records.permutations import original_position, rotate_options, rotation
+from eval_harness.records.request import original_position, rotate_options, rotation
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 
@@ -75,19 +75,12 @@ def read_due_answers(
     Raises:
         BadInput: If a question, the extraction or the benchmark format is unknown.
     """
-    readings = pd.concat(
-        [_in_own_order(part, turned, turn) for part, turned, turn in _read_by_rules(run, answers, questions)],
-        ignore_index=True,
-    )
-    report = None
-    if run.method.judge is not None:
-        readings, report = _read_by_judge(run, readings, questions, replies)
-    # The samples were read one after another: restore the order of the questions.
-    order = {question_id: position for position, question_id in enumerate(questions["question_id"].astype(str))}
-    rank = readings["question_id"].map(order)
-    return readings.iloc[rank.argsort(kind="stable")].reset_index(
-        drop=True
-    ) if run.request.permute else readings, report
+    due_answers = complete_answers(answers, questions, run.request.samples)
+    extraction = run.method.extraction or "ours"
+    readings = read_responses(due_answers, questions, run.benchmark.family, extraction, run.request.permute)
+    if run.method.judge is None:
+        return readings, None
+    return _read_by_judge(run, readings, questions, replies)
 
 
 def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
@@ -98,7 +91,7 @@ def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
         answers: From `answer_table.answer_frame`.
         questions: The questions asked.
     """
-    return _queries(run, read_due_answers(without_judge(run), answers, questions)[0], questions)
+    return _queries(run, read_due_answers(with_judge(run, None), answers, questions)[0], questions)
 
 
 def complete_answers(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
@@ -127,68 +120,21 @@ def option_counts(questions: pd.DataFrame) -> dict[str, int]:
     return dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
 
 
-def with_judge(run: RunRecord, judge: dict[str, Any]) -> RunRecord:
-    """Return the run record as if it had been requested with this judge."""
+def with_judge(run: RunRecord, judge: dict[str, Any] | None) -> RunRecord:
+    """Return the run record as if it had been requested with this judge.
+
+    Args:
+        run: The run record.
+        judge: From `judge_record`; None for no judge, which a free-form run declares as a
+            deviation.
+    """
+    if judge is not None:
+        deviations = [deviation for deviation in run.deviations if deviation != NO_JUDGE_DEVIATION]
+    else:
+        declared = [NO_JUDGE_DEVIATION] if run.method.name == "ff" else []
+        deviations = list(dict.fromkeys([*run.deviations, *declared]))
     method = run.method.model_copy(update={"judge": judge})
-    return run.model_copy(
-        update={
-            "method": method,
-            "deviations": [deviation for deviation in run.deviations if deviation != NO_JUDGE_DEVIATION],
-        }
-    )
-
-
-def without_judge(run: RunRecord) -> RunRecord:
-    """Return the run record without a judge; a free-form run then declares the deviation."""
-    if run.method.judge is None:
-        return run
-    deviations = [*run.deviations, *([NO_JUDGE_DEVIATION] if run.method.name == "ff" else [])]
-    return run.model_copy(
-        update={
-            "method": run.method.model_copy(update={"judge": None}),
-            "deviations": list(dict.fromkeys(deviations)),
-        }
-    )
-
-
-def _read_by_rules(
-    run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int | None]]:
-    """Yield (readings, questions as shown, sample with that option order or None for all)."""
-    due_answers = complete_answers(answers, questions, run.request.samples)
-    family, extraction = run.benchmark.family, run.method.extraction or "ours"
-    if not run.request.permute:
-        yield read_responses(due_answers, questions, family, extraction), questions, None
-        return
-    # Each sample was shown its own rotation of the options.
-    for sample in range(run.request.samples):
-        shown_questions = _as_shown(questions, sample)
-        yield (
-            read_responses(due_answers[due_answers["sample"] == sample], shown_questions, family, extraction),
-            shown_questions,
-            sample,
-        )
-
-
-def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
-    """Return the questions with their options in the order shown in this sample."""
-    options = [rotate_options(options, rotation(sample, len(options))) for options in questions["options"]]
-    return questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
-
-
-def _in_own_order(readings: pd.DataFrame, shown_questions: pd.DataFrame, sample: int | None) -> pd.DataFrame:
-    """Map the choices of one sample back to the original option order."""
-    if sample is None:
-        return readings
-    counts = option_counts(shown_questions)
-    choices = [
-        sorted(
-            original_position(int(position), rotation(sample, counts[question_id]), counts[question_id])
-            for position in choice
-        )
-        for question_id, choice in zip(readings["question_id"], readings["choice"], strict=True)
-    ]
-    return readings.assign(choice=pd.Series(choices, index=readings.index, dtype=object))
+    return run.model_copy(update={"method": method, "deviations": deviations})
 
 
 def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
@@ -236,55 +182,46 @@ def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) ->
 
 def _read_turned(reply: str, options: Sequence[str], question_type: str, turn: int) -> Reading:
     """Read a judge's reply about rotated options, and map the choice back to the original order."""
-    reading = read_extraction(reply, options, question_type)
-    return replace(
-        reading,
-        choice=tuple(sorted(original_position(position, turn, len(options)) for position in reading.choice)),
-    )
+    return _in_original_order(read_extraction(reply, options, question_type), turn, len(options))
+
+
+def _in_original_order(reading: Reading, rotated_by: int, options: int) -> Reading:
+    """Map a choice among rotated options back to the original option order."""
+    if not rotated_by:
+        return reading
+    positions = sorted(original_position(position, rotated_by, options) for position in reading.choice)
+    return replace(reading, choice=tuple(positions))
 
 
 def _read_by_judge(
     run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    reply_by_answer = {}
-    if replies is not None:
-        reply_by_answer = {
-            (str(name), int(sample)): reply
-            for name, sample, reply in zip(replies["question_id"], replies["sample"], replies["reply"], strict=True)
-            if isinstance(reply, str)
-        }
-    columns = {name: readings[name].tolist() for name in ("choice", "status", "rule")}
+    rows = () if replies is None else zip(replies["question_id"], replies["sample"], replies["reply"], strict=True)
+    reply_by_answer = {(str(name), int(sample)): reply for name, sample, reply in rows if isinstance(reply, str)}
     queries = _queries(run, readings, questions)
-    decided = failed = not_understood = 0
+    judged: dict[int, Reading] = {}
     for query in queries:
         reply = reply_by_answer.get((query.question_id, query.sample))
-        if reply is None:
-            failed += 1
-            continue
-        reading = query.parse(reply)
-        decided += bool(reading.choice)
-        not_understood += reading.rule == NOT_UNDERSTOOD_RULE
-        for name, value in (
-            ("choice", list(reading.choice)),
-            ("status", reading.status),
-            ("rule", reading.rule),
-        ):
-            columns[name][query.row] = value
-    judged = readings.assign(
-        **{name: pd.Series(values, index=readings.index, dtype=object) for name, values in columns.items()}
-    )
+        if reply is not None:
+            judged[query.row] = query.parse(reply)
+    by_rules = zip(readings["choice"], readings["status"], readings["rule"], strict=True)
+    final = [judged.get(row) or Reading(tuple(choice), *rest) for row, (choice, *rest) in enumerate(by_rules)]
     report = (run.method.judge or {}) | {
         "asked": len(queries),
         "share": round(100 * len(queries) / len(readings), 4) if len(readings) else 0.0,
-        "decided": decided,
-        "not_understood": not_understood,
-        "failed": failed,
+        "decided": sum(bool(reading.choice) for reading in judged.values()),
+        "not_understood": sum(reading.rule == NOT_UNDERSTOOD_RULE for reading in judged.values()),
+        "failed": len(queries) - len(judged),
     }
-    return judged, report
+    return _with_readings(readings, final), report
 
 
 def read_responses(
-    answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours"
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    family: str,
+    extraction: str = "ours",
+    permuted: bool = False,
 ) -> pd.DataFrame:
     """Read every response of a run.
 
@@ -295,6 +232,8 @@ def read_responses(
         questions: Columns `question_id, options, question_type`.
         family: Benchmark whose question format the questions have.
         extraction: `ours` or `official` (the paper's own reader).
+        permuted: Each `sample` was shown its own rotation of the options; the choices returned
+            refer to the original option order.
 
     Returns:
         The same rows with `choice`, `status`, `rule`. A row that is already `failed`, `missing` or
@@ -315,41 +254,42 @@ def read_responses(
             ids, questions["options"], questions["question_type"], strict=True
         )
     }
-    scores = answers["scores"].tolist() if "scores" in answers.columns else [None] * len(answers)
-    statuses = answers["status"].tolist() if "status" in answers.columns else ["answered"] * len(answers)
-    finish_reasons = answers["finish_reason"].tolist() if "finish_reason" in answers.columns else [None] * len(answers)
     cache: dict[tuple[object, ...], Reading] = {}
     readings: list[Reading] = []
-    for question_id, response, status, option_scores, finish_reason in zip(
-        answers["question_id"].astype(str).tolist(),
-        answers["response"].tolist(),
-        statuses,
-        scores,
-        finish_reasons,
-        strict=True,
-    ):
+    # A column that is not there is read as missing values.
+    columns = ["question_id", "sample", "response", "status", "scores", "finish_reason"]
+    rows = answers.reindex(columns=columns).astype({"question_id": str}).itertuples(index=False, name=None)
+    for question_id, sample, response, status, option_scores, finish_reason in rows:
         if question_id not in question_of:
             raise BadInput(
                 f"answers: {question_id!r} is not a question of this benchmark. Check the benchmark, split and ids."
             )
         options, question_type = question_of[question_id]
+        turn = rotation(sample, len(options)) if permuted else 0
+        shown_options = tuple(rotate_options(options, turn))
         if status in _NOT_READ:
-            readings.append(Reading((), status, _NOT_READ[status]))
+            reading = Reading((), status, _NOT_READ[status])
         # `gd` and `ps` generate no text of their own: the option scores decide.
         elif _is_scores(option_scores, len(options)):
-            readings.append(_highest(option_scores))
+            reading = _highest(option_scores)
         elif not isinstance(response, str):
-            readings.append(Reading((), "failed", "no response"))
+            reading = Reading((), "failed", "no response")
         else:
             # Short responses occur many times: read each distinct one only once.
-            key = (response, options, question_type, finish_reason == "length")
+            key = (response, shown_options, question_type, finish_reason == "length")
             if key not in cache:
                 cache[key] = (
-                    official(response, options, question_type)
+                    official(response, shown_options, question_type)
                     if official is not None
-                    else read_choice(response, options, question_type, finish_reason)
+                    else read_choice(response, shown_options, question_type, finish_reason)
                 )
-            readings.append(cache[key])
+            reading = cache[key]
+        readings.append(_in_original_order(reading, turn, len(options)))
+    return _with_readings(answers, readings)
+
+
+def _with_readings(answers: pd.DataFrame, readings: Sequence[Reading]) -> pd.DataFrame:
+    """Return the answers with the columns `choice`, `status`, `rule` of their readings."""
     table = answers.copy()
     # Lists need an object series: pandas would try to align them otherwise.
     table["choice"] = pd.Series([list(reading.choice) for reading in readings], index=answers.index, dtype=object)

@@ -12,11 +12,7 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import renumber_labels
-from eval_harness.scores.intervals import (
-    INTERVAL_METHOD,
-    clustered_interval,
-    verdict_against_chance,
-)
+from eval_harness.scores.intervals import round_number, score_ratio
 from eval_harness.scores.nonresponse import (
     RESPONSE_COUNT_COLUMNS,
     UNSETTLED_COLUMN,
@@ -152,42 +148,14 @@ def explode_facet(units: pd.DataFrame, facet: str) -> pd.DataFrame:
 
 
 def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
-    numerator, denominator, chance_numerator = (
-        columns["numerator"],
-        columns["denominator"],
-        columns["chance"],
-    )
-    counts = denominator > 0
+    numerator, denominator, cluster = (columns[name] for name in ("numerator", "denominator", "cluster"))
     # Units that can score nothing (denominator 0) do not count as cases.
+    counts = denominator > 0
     cases = int(renumber_labels(columns["case"][counts]).max(initial=-1)) + 1
     n = int(columns["count"][counts].sum())
     if info.unit == "count":
-        return Score(value=_round(float(numerator.sum())), n=n, n_cases=cases)
-    total_denominator = float(denominator.sum())
-    if total_denominator <= 0:
-        return Score(value=None, n=0, n_cases=0)
-    interval = clustered_interval(numerator, denominator, columns["cluster"])
-    assert interval is not None
-    low, high, n_effective = (
-        _round(100 * interval.low),
-        _round(100 * interval.high),
-        _round(interval.n_effective),
-    )
-    has_chance = bool(np.isfinite(chance_numerator[counts]).all())
-    chance = _round(100 * float(chance_numerator[counts].sum()) / total_denominator) if has_chance else None
-    return Score(
-        value=_round(100 * float(numerator.sum()) / total_denominator),
-        low=low,
-        high=high,
-        n=n,
-        n_cases=cases,
-        n_effective=n_effective,
-        chance=chance,
-        verdict=verdict_against_chance(low, high, n_effective, chance, info.higher_is_better),
-        interval_method=INTERVAL_METHOD,
-    )
-
-
-def _round(value: float) -> float:
-    """Round to ten decimals: more than any use needs, and independent of the order of summation."""
-    return round(value, 10) + 0.0
+        return Score(value=round_number(float(numerator.sum())), n=n, n_cases=cases)
+    guessed, chance = columns["chance"][counts], None
+    if len(guessed) and np.isfinite(guessed).all():
+        chance = round_number(100 * float(guessed.sum()) / float(denominator.sum()))
+    return score_ratio(numerator, denominator, cluster, n, cases, chance, info.higher_is_better)

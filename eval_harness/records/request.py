@@ -1,12 +1,17 @@
-"""Requests to a model and its responses."""
+"""Requests to a model and its responses.
+
+Also: the names of finish reasons, from servers or recorded answers, as OpenAI's API has them; and
+the options of a `--permute` run, rotated by sample.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from eval_harness.records.finish_reasons import normalize_finish_reason
 from eval_harness.records.result import DELIVERIES
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
@@ -162,3 +167,72 @@ def _tokens(usage: Any) -> tuple[int, int] | None:
     # Above 2^53, floating-point numbers no longer represent every integer.
     tokens_in, tokens_out = (_number(count, 1 << 53) for count in usage)
     return None if tokens_in is None or tokens_out is None else (int(tokens_in), int(tokens_out))
+
+
+# --- finish reasons ---
+
+_LENGTHS = (
+    "length max_tokens max_output_tokens model_length max_length token_limit incomplete model_context_window_exceeded"
+)
+_STOPS = "stop end_turn stop_sequence eos eos_token end_of_turn complete completed"
+FINISH_REASONS = {"length": _LENGTHS.split(), "stop": _STOPS.split(), "error": ["error"]}
+"""OpenAI's finish reason -> what other APIs call it, compared case-insensitively.
+
+They are Anthropic, Gemini, Mistral, Cohere, TGI, OpenAI's Responses API and inspect-ai.
+"""
+STATUS_BY_FINISH_REASON = {"content_filter": "refused", "error": "failed"}
+"""Finish reason -> status of a response that ended with it."""
+_FILTER = re.compile(
+    r"content[ "
+    r"_-]?(?:filter|policy|management|violation)|moderat|(?<!case_)(?<!in)sensitive|safety(?!_?(?:identifier|setting))"
+    r"|responsible[ "
+    r"_-]?ai|inspection|guardrail|intervened|prohibited|blocklist|censor|toxic|recitation|refusal|flagged"
+    r"|^(?:blocked|block_?reason|filtered|hap|spii|invalid_prompt|1301)$",
+    re.IGNORECASE,
+)
+"""Error codes, error types and finish reasons that content filters give.
+
+`invalid_prompt` is OpenAI's code for a flagged prompt, 1301 is Zhipu's.
+"""
+
+
+def is_filter(name: Any) -> bool:
+    """Whether a code, type or finish reason is that of a content filter."""
+    return isinstance(name, str) and _FILTER.search(name) is not None
+
+
+def normalize_finish_reason(reason: Any) -> str | None:
+    """Return OpenAI's name for a finish reason.
+
+    A reason unknown to OpenAI is returned unchanged; anything but a non-empty string gives None.
+
+    >>> normalize_finish_reason("FinishReason.MAX_TOKENS"), normalize_finish_reason("refusal")
+    ('length', 'content_filter')
+    >>> normalize_finish_reason("tool_use"), normalize_finish_reason(2)
+    ('tool_use', None)
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        return None
+    # Gemini's library puts the name of the enumeration before the reason.
+    word = reason.rpartition(".")[2].strip().casefold()
+    openai_reason = next((name for name, words in FINISH_REASONS.items() if word in words), None)
+    return openai_reason or ("content_filter" if is_filter(word) else reason)
+
+
+# --- the options of a `--permute` run ---
+
+
+def rotation(sample: int, options: int) -> int:
+    """Return how far the options of a sample are rotated; sample s shows option s first."""
+    # With more samples than options the rotations repeat.
+    return sample % options
+
+
+def rotate_options(options: Sequence[str], rotated_by: int) -> list[str]:
+    """Rotate the options to the left by `rotated_by` positions."""
+    return [*options[rotated_by:], *options[:rotated_by]]
+
+
+def original_position(position: int, rotated_by: int, options: int) -> int:
+    """Return the original position of the option displayed at `position`."""
+    return (position + rotated_by) % options

@@ -18,7 +18,7 @@ from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Settings, parse_price, parse_thinking
 from eval_harness.records.conversation import get_form
 from eval_harness.records.result import ARMS, Images
-from eval_harness.records.run_checks import METHOD_NAMES
+from eval_harness.records.run import METHOD_NAMES
 
 IMAGE_MODES = ("real", *ARMS)
 """Values of `--image`: a question's own images, or those of an arm."""

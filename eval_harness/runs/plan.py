@@ -32,8 +32,7 @@ from eval_harness.records.limits import MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import model_slug, normalize_name, printable_line
 from eval_harness.records.request import Request
 from eval_harness.records.result import ARMS, Images, Method
-from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.records.run_checks import run_problems
+from eval_harness.records.run import RunRecord, RunRequest, run_problems
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.images import Partners, assign_partners

@@ -1,7 +1,7 @@
 """Build requests from questions: prompt, system message, examples, option order, candidates.
 
 See also: selecting the questions (`records/selection.py`), sending the requests (`ask.py`), mapping
-a choice among rotated options back (`records/permutations.py`).
+a choice among rotated options back (`records/request.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from dataset_builders.schema import LETTERS, row_image_ids
 from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.records.conversation import Form, get_form
-from eval_harness.records.permutations import rotate_options, rotation
-from eval_harness.records.request import Request, Scoring, Shot
+from eval_harness.records.request import Request, Scoring, Shot, rotate_options, rotation
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import Selection
 from eval_harness.runs.images import Partners, blank_image

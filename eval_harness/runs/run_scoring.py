@@ -27,7 +27,7 @@ from eval_harness.derive.answer_table import (
     sum_usage,
 )
 from eval_harness.derive.derivation import Derived, derive, write_derived
-from eval_harness.derive.reading import judge_queries, with_judge, without_judge
+from eval_harness.derive.reading import judge_queries, with_judge
 from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE
 from eval_harness.models.http.chat_client import permit_sending, server_address
 from eval_harness.models.http.openai_chat import OpenAIChat
@@ -74,7 +74,7 @@ def load_run_contents(
         BadInput: not a run folder, a damaged journal, or an incomplete run.
     """
     run, questions = read_run(folder), read_run_questions(folder)
-    run = with_judge(run, judge) if judge else run if judged else without_judge(run)
+    run = with_judge(run, judge) if judge or not judged else run
     records = read_answer_journal(folder / "answers.jsonl")
     check_all_asked(folder, run, questions, records)
     usage = sum_usage(records, run.environment.get("price_per_million_tokens"))

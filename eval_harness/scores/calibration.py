@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from eval_harness.scores.clustered import Floats
 from eval_harness.scores.grading import grade
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

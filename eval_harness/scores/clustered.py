@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 CONFIDENCE_LEVEL = 0.95
 NORMAL_QUANTILE = float(special.ndtri(0.5 + CONFIDENCE_LEVEL / 2))

@@ -1,26 +1,116 @@
 """Compare models on the same questions by paired tests: differences, 95 % intervals and p-values.
 
-It compares two models, or all pairs of many at once. See also: the packed outcomes
-(`outcome_matrix.py`), design effects (`clustered.py`), ranks of many models (`ranks.py`).
+It compares two models, or all pairs of many at once. Scores whose answers are not known are
+compared as if they came from independent samples (`compute_unpaired_differences`). See also:
+design effects (`clustered.py`), ranks of many models (`ranks.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import special
 
-from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, student_quantile
-from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
+from dataset_builders.errors import BadInput
+from eval_harness.records.result import Score
+from eval_harness.scores.clustered import (
+    NORMAL_QUANTILE,
+    ClusterSizes,
+    Floats,
+    Ints,
+    design_effect,
+    student_quantile,
+)
 
 PAIRED_METHOD = "Student's t, design effect of shared images"
 """Name of the test and interval of a paired difference, as shown to users."""
 
+UNPAIRED_METHOD = "unpaired: from the two numbers alone"
+"""Name of the test and interval of an unpaired difference, as shown to users."""
 MIN_DIFFERING_UNITS = 1e-9
 """Fewer differing units than this are floating-point noise, and count as none."""
+
+
+@dataclass(frozen=True)
+class OutcomeMatrix:
+    """Scores of M models on the same U units, packed once for many comparisons.
+
+    Attributes:
+        models: Names of the models.
+        metric: Name of the metric.
+        numerator: What each unit scores (M, U), float32.
+        denominator: What each unit could score (M, U), float32.
+        cluster: Cluster number of each unit (U,), ascending.
+        units: Ids of the units (U,).
+        paired: Whether all models have the same denominators.
+    """
+
+    models: tuple[str, ...]
+    metric: str
+    numerator: NDArray[np.float32]
+    denominator: NDArray[np.float32]
+    cluster: Ints
+    units: NDArray[np.object_]
+    paired: bool
+
+
+def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
+    """Pack the units of several models for one metric.
+
+    Args:
+        units: Model name -> its scoring units (`derive.scoring.compute_units`).
+        metric: Name of the metric.
+
+    Raises:
+        BadInput: No model, a unit that occurs twice, or models that did not answer the same
+            questions.
+    """
+    frames = {name: frame[frame["metric"].to_numpy() == metric] for name, frame in units.items()}
+    if not frames:
+        raise BadInput("nothing to compare: no model was given.")
+    first_name, first_frame = next(iter(frames.items()))
+    ids = pd.Index(first_frame["unit"].to_numpy(dtype=object))
+    if not ids.is_unique:
+        raise BadInput(f"{first_name}: {metric} counts a unit twice, so it cannot be compared. Choose another metric.")
+    # Sorted by cluster once, so that sums over clusters are cheap afterwards.
+    order = np.argsort(first_frame["cluster"].to_numpy(), kind="stable")
+    numerators, denominators = [], []
+    for name, frame in frames.items():
+        positions = _positions(ids, frame["unit"].to_numpy(dtype=object))
+        if positions is None:
+            raise BadInput(
+                f"{name} and {first_name} did not answer the same questions, so {metric} cannot be compared."
+            )
+        numerators.append(frame["numerator"].to_numpy(np.float32)[positions][order])
+        denominators.append(frame["denominator"].to_numpy(np.float32)[positions][order])
+    denominator = np.stack(denominators)
+    return OutcomeMatrix(
+        tuple(frames),
+        metric,
+        np.stack(numerators),
+        denominator,
+        first_frame["cluster"].to_numpy(np.int64)[order],
+        ids.to_numpy(dtype=object)[order],
+        bool(np.all(denominator == denominator[0])),
+    )
+
+
+def _positions(ids: pd.Index, units: NDArray[np.object_]) -> Ints | slice | None:
+    """Return the position of each id in `units`, or None if the two are not the same units."""
+    if len(units) != len(ids):
+        return None
+    # The usual case: runs of one dataset list their units in the same order.
+    if np.array_equal(units, ids.to_numpy(dtype=object)):
+        return slice(None)
+    index = pd.Index(units)
+    if not index.is_unique:
+        return None
+    positions = index.get_indexer(ids)
+    return None if (positions < 0).any() else positions.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +315,47 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
         only_b=int((score_difference < 0).sum()),
         n=int((outcomes.denominator > 0).any(axis=0).sum()),
     )
+
+
+def compute_unpaired_differences(scores: Sequence[Score], are_counts: bool = False) -> tuple[Floats, Floats, Floats]:
+    """Compute 95 % intervals and p-values of the differences of all pairs of M scores.
+
+    The models of a paper answered the same questions, so most true p-values are smaller than these.
+    The method is that of Agresti & Caffo 2000. Each score counts as `n_effective` outcomes
+    (`n_cases` if that is unknown), to which one hit and one miss are added: they keep the variance
+    of 0 and 100 % above 0.
+
+    Args:
+        scores: M scores.
+        are_counts: True if the values are counts out of n instead of percentages; the differences
+            are still those of percentages.
+
+    Returns:
+        Lower ends, upper ends (percentage points, row minus column) and uncorrected two-sided
+        p-values, (M, M) each; p is below 5 % if and only if the interval excludes 0. NaN and p = 1
+        where the number of cases is unknown.
+    """
+    is_known = [score.value is not None and score.n_cases > 0 for score in scores]
+    scale = [score.n if are_counts else 100 for score in scores]
+    n = np.array([score.n_effective or score.n_cases for score in scores], dtype=float)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        # Invalid sizes give NaN here and p = 1 below; they never raise.
+        fraction = np.array([score.value or 0.0 for score in scores]) / np.array(scale, dtype=float)
+        share = np.where(is_known, np.clip((fraction * n + 1) / (n + 2), 0, 1), np.nan)
+        variance = share * (1 - share) / (n + 2)
+        difference = share[:, None] - share[None, :]
+        error = np.sqrt(variance[:, None] + variance[None, :])
+        p = 2 * special.ndtr(-np.abs(difference) / error)
+        half_width = NORMAL_QUANTILE * error
+    low, high = np.maximum(difference - half_width, -1.0), np.minimum(difference + half_width, 1.0)
+    return 100 * low, 100 * high, np.where(np.isfinite(p), p, 1.0)
+
+
+def compute_unpaired_difference(score_a: Score, score_b: Score) -> tuple[float, float, float]:
+    """Compare two percentages as if they came from independent samples.
+
+    Returns:
+        Lower end, upper end (percentage points, a minus b) and two-sided p-value.
+    """
+    low, high, p = compute_unpaired_differences([score_a, score_b])
+    return float(low[0, 1]), float(high[0, 1]), float(p[0, 1])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, facets_of
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
+from eval_harness.scores.clustered import Bools, Floats, Ints
 from eval_harness.scores.nonresponse import (
     LOST_STATUSES,
     NONRESPONSE_STATUSES,
@@ -24,15 +26,38 @@ from eval_harness.scores.nonresponse import (
     UNSETTLED_COLUMN,
 )
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 ResponseEnds = tuple[Ints, Floats]
 """How the responses of U units ended.
 
 Counts (U, 5) in the order of `nonresponse.RESPONSE_COUNT_COLUMNS`, and the share of samples in
 which a response of the unit is lost (U,).
 """
+
+
+class RowGroups(NamedTuple):
+    """Questions that are scored together, as slices of `order`.
+
+    Attributes:
+        order: Question rows, grouped by unit.
+        starts: Index in `order` at which each unit begins (U,).
+    """
+
+    order: Ints
+    starts: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of questions per unit (U,)."""
+        return np.diff(np.r_[self.starts, len(self.order)])
+
+    @property
+    def first_rows(self) -> Ints:
+        """Row of the first question of each unit (U,)."""
+        return self.order[self.starts]
+
+    def reduce(self, function: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        """Combine the values of each unit's questions, (Q, ...) -> (U, ...)."""
+        return cast(NDArray[Any], function.reduceat(values[self.order], self.starts, axis=0))
 
 
 @dataclass(frozen=True)
@@ -84,17 +109,14 @@ class Graded:
         """Number of samples S per question."""
         return int(self.right.shape[1])
 
-    def ends_over(self, rows: Ints, starts: Ints) -> ResponseEnds:
-        """Aggregate how responses ended, for units that consist of several questions.
+    def group_by_case(self, rows: Ints) -> RowGroups:
+        """Group question rows by case, in ascending order of the cases' numbers."""
+        order = rows[np.argsort(self.case[rows], kind="stable")]
+        return RowGroups(order, np.flatnonzero(np.diff(self.case[order], prepend=-1) != 0))
 
-        Args:
-            rows: Question rows, grouped by unit.
-            starts: Index in `rows` at which each unit begins (U,).
-        """
-        if not len(starts):
-            return self.ends[:0], np.zeros(0)
-        lost = np.logical_or.reduceat(self.lost[rows], starts, axis=0)
-        return np.add.reduceat(self.ends[rows], starts, axis=0), lost.mean(axis=1)
+    def ends_over(self, groups: RowGroups) -> ResponseEnds:
+        """Aggregate how responses ended, for units that consist of several questions."""
+        return groups.reduce(np.add, self.ends), groups.reduce(np.logical_or, self.lost).mean(axis=1)
 
 
 def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
@@ -117,8 +139,8 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     """
     if family not in FACETS_BY_BENCHMARK:
         raise BadInput(f"format {family!r}: unknown. Available: {', '.join(FACETS_BY_BENCHMARK)}.")
-    _need(questions, ["question_id", "case_id", "options", "answer", "question_type"], "questions")
-    _need(answers, ["question_id", "choice", "status"], "answers")
+    require_columns(questions, ["question_id", "case_id", "options", "answer", "question_type"])
+    require_columns(answers, ["question_id", "choice", "status"], "answers")
     keys = questions["answer"].tolist()
     has_key = _sizes(keys) > 0
     rows, column, samples = _row_indices(questions["question_id"], answers)
@@ -135,19 +157,10 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     # ours never reads both.
     is_yes_no = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
-        n_chosen = _size(choice)
-        if not n_chosen or statuses[row, sample] != "answered":
+        if not _size(choice) or statuses[row, sample] != "answered":
             continue
         first_choice[row, sample] = choice[0]
-        # Fast path for single-choice questions, which nearly all are.
-        if n_chosen == 1 and len(keys[row] if has_key[row] else ()) == 1:
-            is_correct = choice[0] == keys[row][0]
-            is_right[row, sample], picks[row, sample], right_picks[row, sample] = (
-                is_correct,
-                1,
-                is_correct,
-            )
-        elif has_key[row]:
+        if has_key[row]:
             chosen, key = {int(option) for option in choice}, {int(option) for option in keys[row]}
             picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
             is_right[row, sample] = chosen == key or (is_yes_no[row] and key <= chosen)
@@ -298,10 +311,18 @@ def _sizes(cells: Sequence[object]) -> Ints:
         return np.fromiter(map(_size, cells), np.int64, count=len(cells))
 
 
-def _need(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
+def require_columns(frame: pd.DataFrame, columns: Sequence[str], name: str = "questions", purpose: str = "") -> None:
+    """Raise BadInput if a table lacks one of these columns.
+
+    Args:
+        frame: The table.
+        columns: The columns that it needs.
+        name: What the message calls the table.
+        purpose: End of the message, such as ", which adversarial pairs need".
+    """
     missing = [column for column in columns if column not in frame.columns]
     if missing:
-        raise BadInput(f"{name}: the column {', '.join(missing)} is missing.")
+        raise BadInput(f"{name}: the column {', '.join(missing)} is missing{purpose}.")
 
 
 def make_units(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from eval_harness.records.result import MIN_INDEPENDENT_CASES, Verdict
+from eval_harness.records.result import MIN_INDEPENDENT_CASES, Score, Verdict
 from eval_harness.scores.clustered import (
     CONFIDENCE_LEVEL,
     NORMAL_QUANTILE,
@@ -160,6 +160,52 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
         np.bincount(cluster_index),
     )
     return Interval(float(low[0]), float(high[0]), float(n[0]))
+
+
+def score_ratio(
+    numerator: Floats,
+    denominator: Floats,
+    cluster: ArrayLike,
+    n: int,
+    n_cases: int,
+    chance: float | None = None,
+    higher_is_better: bool | None = None,
+) -> Score:
+    """Compute a percentage with its interval, and its verdict against chance.
+
+    Args:
+        numerator: What each unit scores (U,).
+        denominator: What each unit could score (U,).
+        cluster: Cluster number of each unit (U,).
+        n: Number that is shown as the score's n.
+        n_cases: Number of cases.
+        chance: Expected score of guessing, percent; None if unknown.
+        higher_is_better: Direction of the metric; None if neither high nor low is better.
+
+    Returns:
+        The score; without a value if every denominator is 0.
+    """
+    interval = clustered_interval(numerator, denominator, cluster)
+    if interval is None:
+        return Score(value=None, n=0, n_cases=0)
+    low, high, n_effective = map(round_number, (100 * interval.low, 100 * interval.high, interval.n_effective))
+    return Score(
+        value=round_number(100 * float(numerator.sum()) / float(denominator.sum())),
+        low=low,
+        high=high,
+        n=n,
+        n_cases=n_cases,
+        n_effective=n_effective,
+        chance=chance,
+        verdict=verdict_against_chance(low, high, n_effective, chance, higher_is_better),
+        interval_method=INTERVAL_METHOD,
+    )
+
+
+def round_number(value: float) -> float:
+    """Round to ten decimals: more than any use needs, and independent of the order of summation."""
+    # Adding 0.0 turns -0.0 into 0.0.
+    return round(value, 10) + 0.0
 
 
 def clustered_intervals(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from eval_harness.scores.clustered import Bools, Floats, Ints
 
 
 def holm_adjust_pairs(p: Floats) -> Floats:
@@ -50,7 +48,7 @@ class RankRanges:
     level: float
 
     @property
-    def differs(self) -> NDArray[np.bool_]:
+    def differs(self) -> Bools:
         """Mask (M, M) of the pairs that differ significantly."""
         return self.corrected < self.level
 

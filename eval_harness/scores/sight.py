@@ -17,13 +17,13 @@ from scipy import optimize, special
 from eval_harness.scores.clustered import CONFIDENCE_LEVEL
 from eval_harness.scores.comparisons import (
     Moments,
+    OutcomeMatrix,
     compare_pairwise,
     compute_moments,
+    pack_outcomes,
     standard_error,
 )
-from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 
-SIGHT_METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
 TAIL_PROBABILITY = (1 - CONFIDENCE_LEVEL) / 2
 MAX_SHARE = 1e3
 """The search for the upper end of the share's interval stops at this ratio."""

@@ -19,6 +19,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
+from eval_harness.benchmarks.probmed_vqa_rad import pair_units
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.derive.summary import summarise_units
@@ -29,7 +30,6 @@ from eval_harness.runs.run_scoring import load_run_contents
 from eval_harness.scores.calibration import Calibration, compute_calibration
 from eval_harness.scores.grading import grade
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
-from eval_harness.scores.pairs import pair_units
 
 AGGREGATE_KINDS = ("best", "mean", "majority", "oracle")
 """The kinds of aggregates."""

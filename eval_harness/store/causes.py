@@ -28,7 +28,7 @@ from dataset_builders.fingerprints import SCORED_COLUMNS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import ANSWER_TABLE_COLUMNS
 from eval_harness.derive.metrics import HEADLINE_METRICS
-from eval_harness.derive.reading import read_due_answers, with_judge, without_judge
+from eval_harness.derive.reading import read_due_answers, with_judge
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.grading import grade, image_clusters
@@ -282,8 +282,7 @@ def read_side_answers(aligned: Aligned, x: int, extraction: str, judge: int, shi
         run, questions, answers = aligned.runs[x], aligned.own_questions[x], aligned.sides[x].answers
         assert answers is not None
         run = run.model_copy(update={"method": run.method.model_copy(update={"extraction": extraction})})
-        judge_settings = aligned.runs[judge].method.judge
-        run = with_judge(run, judge_settings) if judge_settings else without_judge(run)
+        run = with_judge(run, aligned.runs[judge].method.judge or None)
         ids = questions["question_id"].tolist()
         moved = dict(zip(ids, np.roll(ids, -shift).tolist(), strict=True))
         answers = answers.reindex(columns=ANSWER_TABLE_COLUMNS).assign(question_id=answers["question_id"].map(moved))

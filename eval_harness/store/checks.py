@@ -24,8 +24,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import JOINERS
-from eval_harness.records.permutations import rotate_options, rotation
-from eval_harness.records.request import Request
+from eval_harness.records.request import Request, rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.store.similarity import Z_ONE_SIDED_95, wilson_lower_bound

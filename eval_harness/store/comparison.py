@@ -23,9 +23,8 @@ from eval_harness.derive.run_files import JUDGE_FILE, READINGS_FILE, read_questi
 from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score, read_result
-from eval_harness.scores.comparisons import paired_test
-from eval_harness.scores.unpaired import UNPAIRED_METHOD as UNPAIRED
-from eval_harness.scores.unpaired import compute_unpaired_difference
+from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED
+from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test
 from eval_harness.store.formatting import (
     format_score,
     interval_decimals,

@@ -54,8 +54,7 @@ from eval_harness.records.limits import (
     run_json_limits,
 )
 from eval_harness.records.result import Benchmark, Result
-from eval_harness.records.run import RunRecord
-from eval_harness.records.run_checks import run_problems
+from eval_harness.records.run import RunRecord, run_problems
 from eval_harness.records.selection import describe_asked_part
 from eval_harness.store import sandbox
 from eval_harness.store.checks import baseline_mismatches, plausibility_flags, split_case_flags

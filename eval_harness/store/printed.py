@@ -18,7 +18,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.derive.scoring import compute_units
-from eval_harness.records.run_checks import EXTRACTIONS
+from eval_harness.records.run import EXTRACTIONS
 from eval_harness.scores.nonresponse import LOST_STATUSES
 from eval_harness.store.causes import (
     Cause,

@@ -27,7 +27,7 @@ from eval_harness.answer_files.untrusted import (
     printable_lines,
 )
 from eval_harness.derive.answer_table import USAGE_FIELDS, answer_frame, encode_answers
-from eval_harness.derive.reading import without_judge
+from eval_harness.derive.reading import with_judge
 from eval_harness.derive.run_files import (
     ANSWERS_FILE,
     JUDGE_FILE,
@@ -401,7 +401,7 @@ def _read_run(folder: Path) -> RunRecord:
         usage = {name: scored.environment[name] for name in USAGE_FIELDS if name in scored.environment}
         method = run.method.model_copy(update={"extraction": scored.method.extraction})
         run = run.model_copy(update={"method": method, "environment": run.environment | usage})
-        run = run if scored.method.judge is not None else without_judge(run)
+        run = run if scored.method.judge is not None else with_judge(run, None)
 
     return run
 

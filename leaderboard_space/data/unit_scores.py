@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from eval_harness.records.result import Score
 from eval_harness.scores import intervals
-from eval_harness.scores.comparisons import compare_pairwise
+from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise
 from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_intervals
 from eval_harness.scores.nonresponse import apply_nonresponse, decisive_nonresponse, numerator_if_lost_right
-from eval_harness.scores.outcome_matrix import OutcomeMatrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

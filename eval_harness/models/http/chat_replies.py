@@ -13,7 +13,7 @@ from typing import Any
 
 from eval_harness.models.http.server_errors import ServerFailure, first_choice
 from eval_harness.reader.reasoning import split_reasoning
-from eval_harness.records.finish_reasons import normalize_finish_reason
+from eval_harness.records.request import normalize_finish_reason
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Fields in which servers return reasoning; the first non-empty one is used, others repeat it.

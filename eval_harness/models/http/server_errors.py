@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from eval_harness.records.finish_reasons import is_filter
+from eval_harness.records.request import is_filter
 
 FailureKind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 

@@ -15,7 +15,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Images
-from eval_harness.scores.outcome_matrix import pack_outcomes
+from eval_harness.scores.comparisons import pack_outcomes
 from eval_harness.scores.sight import Sight, compute_sight_of_outcomes
 from eval_harness.store.sight_report import ImageShare, answered_share, read_arm_identity
 from leaderboard_space.data.cache import READING, cached

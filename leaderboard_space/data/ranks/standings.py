@@ -18,9 +18,9 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Result, Score, Scores
+from eval_harness.scores.comparisons import compute_unpaired_differences
 from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
 from eval_harness.scores.ranks import compute_rank_ranges
-from eval_harness.scores.unpaired import compute_unpaired_differences
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes

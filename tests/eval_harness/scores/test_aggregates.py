@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.benchmarks.probmed_vqa_rad import pair_units
 from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.calibration import compute_calibration, top_option_confidence
 from eval_harness.scores.grading import grade
-from eval_harness.scores.pairs import pair_units
 from eval_harness.store import aggregate as aggregates
 
 

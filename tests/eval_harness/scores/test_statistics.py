@@ -14,7 +14,7 @@ from benchmarks.leaderboard_space import ranks_simulation
 from benchmarks.scoring import interval_coverage
 from dataset_builders.errors import BadInput
 from eval_harness.scores import comparisons, intervals, ranks
-from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
+from eval_harness.scores.comparisons import OutcomeMatrix, pack_outcomes
 from tests.sampling import few
 
 UNEQUAL = np.repeat(np.arange(60), interval_coverage.MEDICONFUSION)

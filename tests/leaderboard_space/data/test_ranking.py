@@ -14,11 +14,9 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.run_files import read_readings
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Score
-from eval_harness.scores.comparisons import compare_pairwise, paired_test
+from eval_harness.scores.comparisons import compare_pairwise, compute_unpaired_differences, pack_outcomes, paired_test
 from eval_harness.scores.intervals import clustered_interval, verdict_against_chance
-from eval_harness.scores.outcome_matrix import pack_outcomes
 from eval_harness.scores.ranks import compute_rank_ranges
-from eval_harness.scores.unpaired import compute_unpaired_differences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes
 from leaderboard_space.data.ranks.standings import compute_standings

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import medprobe
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Score
-from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test
 from eval_harness.scores.intervals import printed_interval
-from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.comparing import load_comparison
 from leaderboard_space.data import published_results

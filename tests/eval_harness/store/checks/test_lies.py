@@ -31,7 +31,7 @@ from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import normalize_name
-from eval_harness.records.permutations import rotate_options, rotation
+from eval_harness.records.request import rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.store import checks, folder_store

@@ -26,8 +26,7 @@ from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import text_problem
 from eval_harness.records.result import Result
-from eval_harness.records.run import RunRecord
-from eval_harness.records.run_checks import run_problems
+from eval_harness.records.run import RunRecord, run_problems
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.comparison import Side, compare_results
