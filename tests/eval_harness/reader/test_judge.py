@@ -2,15 +2,14 @@
 
 import json
 import random
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import judge_queries, read_due_answers
 from eval_harness.models.http.openai_chat import OpenAIChat
@@ -26,61 +25,21 @@ from eval_harness.reader.judge import (
 from eval_harness.records.result import Benchmark, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.runs.run_scoring import Judge
+from tests.chaos.server import ChaosServer
 from tests.commands import medprobe
+from tests.helpers import write_lines
 
 OPTIONS = ["wide bronchi", "a cavity"]
 
 
-class Server:
-    """A local server that replies with `replies` in turn (repeating the last) and records the
-    requests.
-
-    An integer is returned as an HTTP error.
-    """
-
-    def __init__(self) -> None:
-        self.asked: list[dict] = []
-        self.replies: list[str | int] = ["A"]
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                reply = server.replies.pop(0) if len(server.replies) > 1 else server.replies[0]
-                message = {"role": "assistant", "content": reply}
-                choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-                completion = {
-                    "id": "x",
-                    "object": "chat.completion",
-                    "created": 0,
-                    "model": "judge",
-                    "choices": choices,
-                }
-                body = json.dumps({"error": {"message": "no"}} if isinstance(reply, int) else completion).encode()
-                self.send_response(reply if isinstance(reply, int) else 200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+@pytest.fixture
+def server() -> Iterator[ChaosServer]:
+    with ChaosServer(answer=lambda body: "A") as judge_server:
+        yield judge_server
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    judge_server = Server()
-    yield judge_server
-    judge_server.http.shutdown()
-    judge_server.http.server_close()
-
-
-@pytest.fixture
-def judge(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+def judge(server: ChaosServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     # Retries of failing requests would otherwise wait for seconds.
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.001)
     return Judge("openai:judge", tmp_path / "cache", server.url)
@@ -129,8 +88,8 @@ def read(judge: Judge, answers: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFr
     return readings, report
 
 
-def test_judge_sees_only_unread_responses(server: Server, judge: Judge) -> None:
-    server.replies = ["B"]
+def test_judge_sees_only_unread_responses(server: ChaosServer, judge: Judge) -> None:
+    server.answer = lambda body: "B"
     done, report = read(judge, answers("A", "the bronchus is the problem here", ""), judged_run())
     assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == [
         "answered",
@@ -145,30 +104,22 @@ def test_judge_sees_only_unread_responses(server: Server, judge: Judge) -> None:
         "not_understood": 0,
         "failed": 0,
     }
-    sent = server.asked[0]
+    sent = server.bodies[0]
     assert sent["temperature"] == 0 and "What is {shown}?" in sent["messages"][-1]["content"]
 
 
-def test_judge_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
+def test_judge_replies_are_cached_on_disk(server: ChaosServer, judge: Judge, tmp_path: Path) -> None:
     request = extraction_prompt("q", OPTIONS, "hm", "single")
-    for _ in range(2):
-        assert judge.replies([request, request])[1] == "A"
+    assert judge.replies([request, request]) == ["A", "A"]
     new_judge = Judge("judge", tmp_path / "cache", server.url)
-    assert new_judge.replies([request]) == ["A"] and len(server.asked) == 1
-    assert (
-        # Turn and temperature are part of the cache key.
-        new_judge.replies([JudgeRequest(request.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
-    )
-    assert (
-        new_judge.replies([JudgeRequest(request.prompt, turn=2, temperature=1.0)]) == ["A"] and len(server.asked) == 3
-    )
-    assert (
-        new_judge.replies([JudgeRequest(request.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
-    )
+    # Turn and temperature are part of the cache key.
+    other_turns = [JudgeRequest(request.prompt, turn=turn, temperature=1.0) for turn in (1, 2, 1)]
+    for asked, times in zip([request, *other_turns], (1, 2, 3, 3), strict=True):
+        assert new_judge.replies([asked]) == ["A"] and len(server.bodies) == times
     for path in (tmp_path / "cache").rglob("*.json"):
         # A killed process may leave a damaged file, which counts as missing.
         path.write_text("{torn")
-    assert new_judge.replies([request]) == ["A"] and len(server.asked) == 4
+    assert new_judge.replies([request]) == ["A"] and len(server.bodies) == 4
 
 
 LETTER_FORMS = (
@@ -217,10 +168,10 @@ def test_free_form_chooses_the_closer_option(
         assert read_closeness(reply, extraction=extraction).choice == expected, extraction
 
 
-def test_free_form_uses_the_authors_system_message_and_temperature(server: Server, judge: Judge) -> None:
-    server.replies = ["A: 5\nB: 3"]
+def test_free_form_uses_the_authors_system_message_and_temperature(server: ChaosServer, judge: Judge) -> None:
+    server.answer = lambda body: "A: 5\nB: 3"
     [reply] = judge.replies([closeness_prompt("q", OPTIONS, "the bronchi are wide")])
-    assert server.asked[0]["messages"][0]["role"] == "system" and server.asked[0]["temperature"] == 0.7
+    assert server.bodies[0]["messages"][0]["role"] == "system" and server.bodies[0]["temperature"] == 0.7
     assert reply is not None and read_closeness(reply, gap=2).choice == (0,)
     with pytest.raises(BadInput, match="two options"):
         closeness_prompt("q", ["x"], "wide")
@@ -240,17 +191,16 @@ def test_closeness_prompt_equals_the_papers(sources: Path) -> None:
     )
 
 
-def test_failing_judge_server_leaves_answers_unread(server: Server, judge: Judge) -> None:
-    server.replies = [500]
+def test_failing_judge_server_leaves_answers_unread(server: ChaosServer, judge: Judge) -> None:
+    server.answer = lambda body: (500, {"error": {"message": "no"}})
     done, report = read(judge, answers("A", "hm", ""), judged_run())
     assert done["choice"].tolist() == [[0], [], []] and report["failed"] == 1 and report["decided"] == 0
 
 
-def test_permuted_answer_is_judged_in_the_order_shown(server: Server, judge: Judge) -> None:
+def test_permuted_answer_is_judged_in_the_order_shown(server: ChaosServer, judge: Judge) -> None:
     """The judge sees the options in the order shown; its letter is mapped back to the original
     order.
     """
-    server.replies = ["A"]
     permuted_answers = answer_frame(
         {"question_id": name, "sample": sample, "response": "hm", "delivery": "answered"}
         for name in ("q1", "q2", "q3")
@@ -258,13 +208,13 @@ def test_permuted_answer_is_judged_in_the_order_shown(server: Server, judge: Jud
     )
     readings, _ = read(judge, permuted_answers, judged_run(samples=2, permute=True))
     assert readings["choice"].tolist() == [[0], [1]] * 3
-    assert any("A. a cavity" in body["messages"][-1]["content"] for body in server.asked)
+    assert any("A. a cavity" in body["messages"][-1]["content"] for body in server.bodies)
 
 
-def test_unreachable_judge_server_is_bad_input(server: Server, tmp_path: Path) -> None:
+def test_unreachable_judge_server_is_bad_input(server: ChaosServer, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no server can be reached"):
         Judge("judge", tmp_path, "http://127.0.0.1:9/v1").replies([JudgeRequest("x")])
-    server.replies = [401]
+    server.answer = lambda body: (401, {"error": {"message": "no"}})
     with pytest.raises(BadInput, match="--judge judge: the server refuses the key"):
         Judge("judge", tmp_path, server.url).replies([JudgeRequest("x")])
 
@@ -309,41 +259,21 @@ def test_erring_judge_changes_only_unread_answers() -> None:
     assert set(by_judge[~read_by_rules]["rule"]) == {"judge: option"}
 
 
-def test_score_command_reads_unread_answers_with_a_judge(server: Server, phantoms: Path, tmp_path: Path) -> None:
-    server.replies = ["A"]
-    ids = pd.concat([pd.read_parquet(path) for path in sorted((phantoms / "mediconfusion").rglob("*.parquet"))])
-    names = list(ids["question_id"].dropna().unique())
+def test_score_command_reads_unread_answers_with_a_judge(server: ChaosServer, phantoms: Path, tmp_path: Path) -> None:
+    names = open_repository(phantoms / "mediconfusion").questions("test")["question_id"]
     unclear = "It is hard to put into words."
     lines = [{"question_id": name, "response": "A" if n % 4 else unclear} for n, name in enumerate(names)]
-    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    answers, data = tmp_path / "answers.jsonl", phantoms / "mediconfusion"
-    eval_command = (
-        "eval",
-        "mediconfusion",
-        "--model",
-        f"recorded:{answers}",
-        "--data",
-        data,
-        "--out",
-        tmp_path / "run",
-    )
-    lines_printed = medprobe(*eval_command, cwd=tmp_path).stdout.splitlines()
+    recorded = write_lines(tmp_path / "answers.jsonl", lines)
+    model = ("--model", f"recorded:{recorded}", "--data", phantoms / "mediconfusion", "--out", tmp_path / "run")
+    printed = medprobe("eval", "mediconfusion", *model, cwd=tmp_path).stdout.splitlines()
     count = sum(line["response"] == unclear for line in lines)
-    line_index = next(n for n, line in enumerate(lines_printed) if line.startswith("not read"))
-    assert (
-        lines_printed[line_index]
-        == f"not read: {count} of {len(lines)} answers ({100 * count / len(lines):.1f} %), counted as wrong, for instance"
-    )
-    assert (
-        lines_printed[line_index - 1].startswith("set_accuracy ")
-        and sum(unclear in line for line in lines_printed) == 3
-    )
-    command = lines_printed[line_index + 4]
-    assert command == f"a judge model can read them: medprobe score {tmp_path / 'run'} --judge openai:NAME"
+    assert printed[0].startswith("set_accuracy ") and sum(unclear in line for line in printed) == 3
+    share = f"{count} of {len(lines)} answers ({100 * count / len(lines):.1f} %)"
+    assert printed[1] == f"not read: {share}, counted as wrong, for instance"
+    assert printed[5] == f"a judge model can read them: medprobe score {tmp_path / 'run'} --judge openai:NAME"
     done = medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--base-url", server.url, cwd=tmp_path)
     assert "not read" not in done.stdout
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    judged = result["method"]["judge"]
+    judged = json.loads((tmp_path / "run" / "result.json").read_text())["method"]["judge"]
     judge_report = (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"]))
     assert judge_report == ("judge", count, count, 16)
     medprobe("score", tmp_path / "run", "--judge", "gpt", cwd=tmp_path, code=2)

@@ -149,22 +149,6 @@ def test_none_of_the_above_in_every_wording(place: int) -> None:
         assert read_choice(text, options).choice == (), text
 
 
-def test_none_of_the_above_in_every_form(sources: Path, tmp_path: Path) -> None:
-    """HALT's NONE scenario: an honest model that also describes what it sees, perhaps in the words
-    of another option.
-    """
-    build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "halt", text_only=True)
-    questions = load_questions(tmp_path / "halt")
-    wrong = []
-    for options in questions["options"].sample(30, random_state=0):
-        positions = [position for position, option in enumerate(options) if "none of the above" in option.lower()]
-        for response in forms(list(options), positions[0]) if positions else ():
-            reading = read_choice(response, list(options))
-            if reading.choice != (positions[0],):
-                wrong.append(f"{response!r} of {list(options)}: {reading}")
-    assert not wrong, "\n".join(wrong[:20])
-
-
 YES_NO = ("{T}", "{T}.", "**{T}**", "{T}, that is what the image shows.", "{T}. The image shows a chest.", "Answer: {T}",
           "The answer is {T}.",
           "\\boxed{{{T}}}", '{{"answer": "{T}"}}', "<answer>{T}</answer>", "<think>Let me see.</think>{T}",

@@ -1,18 +1,25 @@
-"""Test scores over several runs, calibration, and the authors' ProbMed arithmetic."""
+"""Test aggregates of run folders (`medprobe aggregate`), calibration, and ProbMed's pairs."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.probmed_vqa_rad import pair_units
 from eval_harness.derive.scoring import compute_scores
-from eval_harness.records.result import Benchmark, Method, Model, Result, Score
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score, read_result
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.scores.calibration import compute_calibration, top_option_confidence
 from eval_harness.scores.grading import grade
 from eval_harness.store import aggregate as aggregates
+from eval_harness.store.aggregate import adversarial_pair_scores, aggregate, run_calibration
+from eval_harness.store.formatting import format_pairs
 
 
 def questions() -> pd.DataFrame:
@@ -210,3 +217,55 @@ def test_pair_of_three_questions_is_refused() -> None:
     duplicates = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
     with pytest.raises(BadInput, match="several true questions"):
         pair_units(grade("probmed", duplicates, answers))
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("aggregate")
+    build("mediconfusion", out=folder / "data")
+    return folder
+
+
+def run(workdir: Path, name: str, model: str = "baseline:chance", **options: object) -> Path:
+    config = EvalConfig("mediconfusion", model, data=str(workdir / "data"), out=workdir / name, **options)
+    run_evaluation(config)
+    return workdir / name
+
+
+def test_mean_over_prompts_and_samples_equals_mean_over_all_samples(workdir: Path) -> None:
+    runs = [run(workdir, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
+    mean_result = aggregate("mean", runs, out=workdir / "mean.json")
+    singles = [read_result(folder / "result.json").scores["set_accuracy"].value for folder in runs]
+    assert mean_result.scores["set_accuracy"].value == pytest.approx(np.mean(singles))
+    assert mean_result.scores["set_accuracy_std"].value > 0
+    assert (mean_result.kind, len(mean_result.run_ids)) == ("aggregate", 2)
+    assert json.loads((workdir / "mean.json").read_text())["method"]["name"] == "mean"
+
+
+def test_adversarial_pairs_of_a_run(phantoms: Path, tmp_path: Path) -> None:
+    run_evaluation(EvalConfig("probmed", "baseline:always-A", data=str(phantoms / "probmed"), out=tmp_path / "yes"))
+    pair_scores = adversarial_pair_scores(tmp_path / "yes")
+    assert list(pair_scores) == ["all", "modality", "organ", "condition", "position"]
+    for scores in pair_scores.values():  # answering yes to everything gets every true question right, and no pair
+        assert scores["accuracy_without_adversarial"].value == 100 and scores["accuracy_with_adversarial"].value == 0
+    n_all, *parts = (scores["accuracy_with_adversarial"].n for scores in pair_scores.values())
+    assert n_all == sum(parts) and "-100.0" in format_pairs(pair_scores)
+
+
+def test_incompatible_runs_are_refused(workdir: Path) -> None:
+    single, many = run(workdir, "single"), run(workdir, "many", samples=5)
+    assert set(aggregate("oracle", [many]).scores) == {"set_accuracy", "individual_accuracy"}
+    other_model, part = run(workdir, "other", model="baseline:always-A"), run(workdir, "part", limit=4)
+    for words, kind, folders in (
+        ("one sample per question", "majority", [single]),
+        ("takes one run folder", "oracle", [many, single]),
+        ("runs of one model", "best", [single, other_model]),
+        ("different questions", "best", [single, part]),
+        ("same prompt", "mean", [single, many]),
+        ("given twice", "best", [single, single]),
+        ("unknown aggregate", "worst", [single]),
+    ):
+        with pytest.raises(BadInput, match=words):
+            aggregate(kind, folders)
+    with pytest.raises(BadInput, match="no option scores"):
+        run_calibration(single)

@@ -122,6 +122,8 @@ def test_every_score_is_printed_with_difference_and_test(family, cases, skills):
         if ends:
             assert abs(float(ends[1]) - test.low) <= 0.051 and abs(float(ends[2]) - test.high) <= 0.051
             assert test.low - 1e-4 <= scores_a[metric].value - scores_b[metric].value <= test.high + 1e-4
+            # Rounding never separates the printed interval from the printed p-value.
+            assert (float(ends[1]) > 0 or float(ends[2]) < 0) == (test.p < 0.05)
     assert (min(p_values) <= 1e-12) == (cases > 100)
 
 

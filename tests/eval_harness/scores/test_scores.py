@@ -126,15 +126,6 @@ def test_superset_of_the_key_counts_only_for_yes_no_questions() -> None:
         assert not grade("halt-medvqa", halt_questions.assign(question_type=kind), wrong_answers).right.any()
 
 
-def test_samples_are_averaged() -> None:
-    right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
-    wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}
-    two_samples = pd.concat([answers(right, 0), answers(wrong, 1)])
-    scored = compute_scores("mediconfusion", pairs(), two_samples)
-    assert scored.scores["set_accuracy"].value == 50 and scored.scores["confusion"].value == 0
-    assert scored.scores["set_accuracy"].n == 4
-
-
 def test_hidden_answers_are_not_scored() -> None:
     hidden = pairs()
     hidden["answer"] = pd.Series([[] for _ in range(len(hidden))], dtype=object)
@@ -145,15 +136,6 @@ def test_hidden_answers_are_not_scored() -> None:
         [[] if index >= 4 else key for index, key in enumerate(partly["answer"])], dtype=object
     )
     assert compute_scores("mediconfusion", partly, answers({"0-1": [0], "0-2": [1]})).scores["set_accuracy"].value == 50
-
-
-def test_clusters_are_components_of_cases_sharing_images() -> None:
-    shared = pairs()
-    shared.loc[shared["question_id"] == "1-1", "image_id"] = "i01"
-    shared.loc[shared["question_id"] == "2-2", "image_id"] = "i12"
-    table = compute_units("mediconfusion", shared, constant_answers(shared, 0))
-    cluster = table[table["metric"] == "set_accuracy"].set_index("case_id")["cluster"]
-    assert cluster["0"] == cluster["1"] == cluster["2"] != cluster["3"]
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
@@ -317,23 +299,6 @@ def test_probmed_errors_need_exactly_the_earlier_steps() -> None:
         assert part_errors == {step: all_errors[step] for step in expected}, chosen
 
 
-def test_probmed_pairs_by_hand() -> None:
-    pair_questions = stores.questions("probmed-vqa-rad", 4)
-    right = {row.question_id: list(row.answer) for row in pair_questions.itertuples()}
-    scores = compute_scores(
-        "probmed-vqa-rad",
-        pair_questions,
-        answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]}),
-    ).scores
-    accuracies = {
-        name: (score.value, score.chance, score.n) for name, score in scores.items() if name.startswith("accuracy")
-    }
-    assert accuracies == {
-        "accuracy": (50.0, 25.0, 4),
-        "accuracy_without_adversarial": (75.0, 50.0, 4),
-    }
-
-
 def test_gmai_by_hand() -> None:
     scored = compute_scores("gmai-mmbench", gmai(), answers({"s1": [2], "s2": [1], "s3": [1], "m1": [0, 2], "m2": [3]}))
     value = {name: got.value for name, got in scored.scores.items()}
@@ -427,48 +392,37 @@ def test_every_metric_has_a_label_and_description() -> None:
         assert not table.duplicated(["metric", "unit"]).any()
 
 
-def test_mismatched_answers_are_refused_in_one_line() -> None:
-    with pytest.raises(BadInput, match="not a question of this benchmark"):
-        compute_scores("halt-medvqa", halt(), answers({"fake-99": [1]}))
-    with pytest.raises(BadInput, match="twice"):
-        compute_scores("halt-medvqa", halt(), pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})]))
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("not a question of this benchmark", answers({"fake-99": [1]})),
+        ("twice", pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})])),
+        ("'fake-0' has no sample number", answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1])),
+        ("status 'perhaps' of 'fake-0' is unknown", answers({"fake-0": [1]}).assign(status="perhaps")),
+        ("choice for 'fake-0' is not one of its options", answers({"fake-0": [99]})),
+    ],
+)
+def test_mismatched_answers_are_refused_in_one_line(words: str, given: pd.DataFrame) -> None:
+    with pytest.raises(BadInput, match=words):
+        compute_scores("halt-medvqa", halt(), given)
+
+
+def test_unknown_format_and_missing_column_are_refused() -> None:
     with pytest.raises(BadInput, match="format"):
         compute_scores("other", halt(), answers({"fake-0": [1]}))
-    with pytest.raises(BadInput, match="'fake-0' has no sample number"):
-        compute_scores(
-            "halt-medvqa",
-            halt(),
-            answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]),
-        )
-    with pytest.raises(BadInput, match="status 'perhaps' of 'fake-0' is unknown"):
-        compute_scores("halt-medvqa", halt(), answers({"fake-0": [1]}).assign(status="perhaps"))
-    with pytest.raises(BadInput, match="choice for 'fake-0' is not one of its options"):
-        compute_scores("halt-medvqa", halt(), answers({"fake-0": [99]}))
     with pytest.raises(BadInput, match="scenario"):
         compute_scores("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
 
 
 def test_abstentions_are_left_out_of_answered_accuracy() -> None:
-    questions = pd.DataFrame(
-        {
-            "question_id": [f"q{number}" for number in range(6)],
-            "case_id": [f"c{number}" for number in range(6)],
-            "options": [["a", "b"]] * 6,
-            "answer": [[0]] * 6,
-            "question_type": "single",
-            "department": "x",
-        }
-    )
-    choice, status = (
-        [[0], [0], [1], [], [], []],
-        ["answered", "answered", "answered", "refused", "irrelevant", "truncated"],
-    )
-    answers = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "choice": choice, "status": status})
-    scores = compute_scores("gmai-mmbench", questions, answers).scores
-    assert scores["abstained"].value == 50 and scores["abstained"].n == 6
-    assert scores["answered_accuracy"].value == pytest.approx(200 / 3)
-    assert scores["answered_accuracy"].chance == pytest.approx(50)
-    assert scores["answered_accuracy"].low < scores["answered_accuracy"].value < scores["answered_accuracy"].high
-    silent = answers.assign(choice=[[]] * 6, status="refused")
-    nothing = compute_scores("gmai-mmbench", questions, silent).scores
-    assert nothing["abstained"].value == 100 and nothing["answered_accuracy"].value is None
+    questions = halt().iloc[:6]
+    choice = [[1], [1], [0], [], [], []]
+    status = ["answered", "answered", "answered", "refused", "irrelevant", "truncated"]
+    given = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "choice": choice, "status": status})
+    scores = compute_scores("halt-medvqa", questions, given).scores
+    assert (scores["abstained"].value, scores["abstained"].n) == (50, 6)
+    answered = scores["answered_accuracy"]
+    assert (answered.value, answered.chance) == pytest.approx((200 / 3, 100 / 3))
+    assert answered.low < answered.value < answered.high
+    silent = compute_scores("halt-medvqa", questions, given.assign(choice=[[]] * 6, status="refused")).scores
+    assert silent["abstained"].value == 100 and silent["answered_accuracy"].value is None

@@ -6,8 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks.gmai_mmbench import read_official
 from eval_harness.derive.reading import read_responses
 from eval_harness.derive.scoring import compute_scores
+from eval_harness.reader import read_choice
 
 pytestmark = pytest.mark.sources
 
@@ -127,8 +130,6 @@ def _same(got: dict, per_aspect: dict) -> None:
 
 
 def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> None:
-    from eval_harness.reader import read_choice
-
     for line in (official_scores / "extraction_examples.jsonl").read_text().splitlines():
         example = json.loads(line)
         if example["kind"] == "yesno":
@@ -141,8 +142,6 @@ def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> No
 
 
 def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: Path) -> None:
-    from eval_harness.reader import read_choice
-
     table = pd.read_csv(sources / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv", sep="\t", usecols=[*"ABCDE", "index"])
     options = {
         int(row["index"]): [str(row[x]) for x in "ABCDE" if isinstance(row[x], str)] for _, row in table.iterrows()
@@ -152,3 +151,22 @@ def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: P
         choice = read_choice(record["response"], options[int(record["index"])]).choice
         chosen = "ABCDE"[choice[0]] if choice else None
         assert chosen == record["choice_by_careful_reader"], record["index"]
+
+
+def test_every_recorded_verdict_of_vlmevalkit_is_reproduced(sources: Path) -> None:
+    """GMAI-MMBench's official reader gives the verdicts (`hit`) on the answers of five models."""
+    files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))
+    if not files:
+        pytest.skip("the recorded answers are not here")
+    answers = differences = 0
+    for file in files:
+        table = pd.read_excel(file, keep_default_na=False, dtype=str)
+        options = [[text for text in texts if text] for texts in table[list("ABCDE")].to_numpy().tolist()]
+        readings = [
+            read_official(response, texts, "single").choice
+            for response, texts in zip(table["prediction"], options, strict=True)
+        ]
+        hits = ["".join(LETTERS[at] for at in choice) for choice in readings] == table["answer"]
+        answers += len(table)
+        differences += int((hits != (table["hit"].astype(float) == 1)).sum())
+    assert (answers, differences) == (22_750, 0)
