@@ -110,40 +110,6 @@ def test_bad_input_is_one_line_and_exit_2(workdir, arguments, words):
     assert sorted(p.name for p in workdir.iterdir()) == files_before
 
 
-@pytest.mark.sources
-def test_what_a_real_model_really_answered_is_scored(sources, tmp_path):
-    gmai = sources / "gmai_mmbench"
-    medprobe("build", "gmai-mmbench", "--source", gmai, cwd=tmp_path)
-    medprobe(
-        *("eval", "gmai-mmbench", "--model", f"recorded:{gmai / 'recorded_responses.jsonl'}"),
-        *("--name", "Six models", "--out", "run"),
-        cwd=tmp_path,
-    )
-    result = json.loads((tmp_path / "run/result.json").read_text())
-    assert result["model"]["name"] == "Six models"
-    assert result["benchmark"]["questions"] == 22
-    assert result["benchmark"]["origin"] == "custom"
-    records = [json.loads(line) for line in (gmai / "recorded_responses.jsonl").read_text().splitlines()]
-    questions = pd.read_parquet(next((tmp_path / "data/gmai-mmbench/questions_text").glob("*.parquet")))
-    key = dict(zip(questions["question_id"], ("ABCDE"[a[0]] for a in questions["answer"]), strict=True))
-    right = sum(record["choice_by_careful_reader"] == key[str(record["index"])] for record in records)
-    assert result["scores"]["accuracy"]["value"] == pytest.approx(100 * right / 22)
-    assert "Pulmonary Medicine" in result["breakdown"]["department"]
-
-
-@pytest.mark.sources
-def test_missing_images_are_listed_at_once_or_left_out_when_asked(sources, tmp_path):
-    real = sources / "mediconfusion"
-    message = medprobe("build", "mediconfusion", "--source", real, cwd=tmp_path, code=2).stderr
-    assert "226" in message
-    assert "--allow-missing" in message
-    assert not (tmp_path / "data").exists() or not any((tmp_path / "data").iterdir())
-    medprobe("build", "mediconfusion", "--source", real, "--allow-missing", cwd=tmp_path)
-    manifest = json.loads((tmp_path / "data/mediconfusion/manifest.json").read_text())
-    assert manifest["splits"]["test"]["questions"] == 2
-    assert manifest["partial"]
-
-
 @pytest.mark.parametrize(
     ("response", "expected_share", "lines"),
     [
@@ -225,23 +191,17 @@ def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir,
 
 
 def test_the_headline_metric_is_the_first_row_and_the_rest_is_there_when_asked_for(workdir, tmp_path):
-    for benchmark in BENCHMARKS[1:2]:
-        run = ("eval", benchmark, "--model", "baseline:chance", "--out", tmp_path / benchmark)
-        default_lines, all_lines = (
-            medprobe(*run, *options, cwd=workdir).stdout.splitlines() for options in ((), ("--all-metrics",))
-        )
-        document = json.loads((tmp_path / benchmark / "result.json").read_text())
-        at = next(index for index, line in enumerate(all_lines) if line.startswith("metric"))
-        assert all_lines[0].split()[0] == all_lines[at + 1].split()[0] == default_lines[at + 1].split()[0] and set(
-            all_lines[at + 2]
-        ) == {"-"}
-        listed = [line.split()[0] for line in all_lines[at + 1 :] if line.split()[0] in document["scores"]]
-        assert sorted(listed) == sorted(document["scores"])
-        assert not any(line.startswith(("share_", "irrelevant")) for line in default_lines) and len(
-            default_lines
-        ) < len(all_lines)
-        added = medprobe("submit", tmp_path / benchmark, "--to", tmp_path / "store", cwd=workdir).stdout
-        assert document["model"]["name"] in added and "95% interval   " not in added
+    run = ("eval", "probmed", "--model", "baseline:chance", "--out", tmp_path / "run")
+    default_lines, all_lines = (
+        medprobe(*run, *options, cwd=workdir).stdout.splitlines() for options in ((), ("--all-metrics",))
+    )
+    names = set(scores(tmp_path / "run/result.json"))
+    for lines in (default_lines, all_lines):
+        first_row = lines[next(at for at, line in enumerate(lines) if line.startswith("metric")) + 1]
+        assert lines[0].split()[0] == first_row.split()[0] == "overall"
+    listed = [line.split()[0] for line in all_lines[1:] if line.split() and line.split()[0] in names]
+    assert sorted(listed) == sorted(names)
+    assert not any(line.startswith(("share_", "irrelevant")) for line in default_lines)
 
 
 def test_list_names_what_there_is():
