@@ -229,18 +229,8 @@ def _official_weight(type_codes: Ints, first_rows: Ints, images_of_type: Floats)
     return images_of_type[first_rows] / with_questions[type_codes[first_rows] + 1]
 
 
-def more_breakdowns(graded: Graded, official: bool) -> Breakdown:
-    """Compute the errors of Table 6 per aspect; `refused` is a share of errors there.
-
-    Args:
-        graded: Graded answers.
-        official: Whether the answers were read by the paper's own reader.
-    """
-    return {"aspect": conditional_errors(graded, official)}
-
-
-def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict[str, Score]]:
-    """Compute the errors of Table 6: `accuracy_given_earlier` and shares of each kind of error.
+def more_breakdowns(graded: Graded, official: bool = False) -> Breakdown:
+    """Compute the errors of Table 6 per aspect: `accuracy_given_earlier`, shares of kinds of error.
 
     Errors are counted on the images that fail the step. For abnormality the kinds are
     `wrong_answer` and `refused` (nothing was read). For condition and position they are
@@ -258,7 +248,7 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
             scores if most responses to its questions contain no answer.
 
     Returns:
-        Step -> metric -> score.
+        The breakdown by aspect, for the aspects that are steps of the diagnosis.
     """
     aspect = graded.questions["aspect"].to_numpy(dtype=object)
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
@@ -280,24 +270,21 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
         nonresponse = decisive_nonresponse(graded.ends[rows].sum(axis=0))
         scores = {"accuracy_given_earlier": _share((reached & is_right).mean(axis=1), reached.mean(axis=1), cluster)}
         failed = reached & ~is_right
-        unread = _any(graded, rows, ~graded.answered[rows], n_images) & failed
         wrong = graded.answered[rows] & ~graded.right[rows]
         if step == "abnormality":
-            error_masks = {
-                "wrong_answer": _any(graded, rows, wrong, n_images) & failed,
-                "refused": unread,
-            }
+            kinds = {"wrong_answer": wrong}
         else:
-            error_masks = {
-                "denies_truth": _any(graded, rows, wrong & ~adversarial[rows, None], n_images) & failed,
-                "accepts_hallucination": _any(graded, rows, wrong & adversarial[rows, None], n_images) & failed,
-                "refused": unread,
+            kinds = {
+                "denies_truth": wrong & ~adversarial[rows, None],
+                "accepts_hallucination": wrong & adversarial[rows, None],
             }
+        kinds["refused"] = ~graded.answered[rows]
+        error_masks = {name: _any(graded, rows, kind, n_images) & failed for name, kind in kinds.items()}
         # An image may show several kinds of error, so divide by all errors shown.
         errors_shown = np.sum([kind.mean(axis=1) for kind in error_masks.values()], axis=0)
         scores |= {name: _share(kind.mean(axis=1), errors_shown, cluster) for name, kind in error_masks.items()}
         result[step] = {name: apply_nonresponse(score, nonresponse, official) for name, score in scores.items()}
-    return result
+    return {"aspect": result}
 
 
 def _all_right(graded: Graded, rows: Ints, n_images: int) -> tuple[Bools, Bools]:

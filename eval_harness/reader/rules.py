@@ -279,15 +279,12 @@ def _read_marked(response: PlainResponse, marked: list[str], stated: list[Option
         )
         for content in marked
     ]
+    stated_reading = _agreed_reading(_select_decisive_claims(response, stated), response.multiple)
     choices = {reading.choice for reading in readings if reading.choice}
     # Nothing could be read from the marked parts: fall back to the statements.
     if not choices:
-        stated_reading = (
-            _agreed_reading(_select_decisive_claims(response, stated), response.multiple) if stated else None
-        )
         return stated_reading if stated_reading and stated_reading.choice else readings[-1]
     (choice, *other_choices) = choices
-    stated_reading = _agreed_reading(_select_decisive_claims(response, stated), response.multiple) if stated else None
     if other_choices or (stated_reading is not None and stated_reading.choice != choice):
         return _unread("more than one option")
     return Reading(choice, "answered", "marked answer")

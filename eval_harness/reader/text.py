@@ -135,20 +135,24 @@ _LATEX_REPLACEMENTS = _compile_replacements(
 
 Each has a marker that the lower-case text must contain, a pattern and its replacement.
 """
-_MARKUP = (
-    ("_", re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")),
-    ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
-    (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
-    ("-", re.compile(r"^[ \t]*-+[ \t]+(?=\d)|^[ \t]*-{3,}[ \t]*$", re.MULTILINE)),
+_MARKUP_AND_CONTRACTIONS = _compile_replacements(
+    ("_", r"(?<![^\W_])_+|_+(?![^\W_])", ""),
+    ("#", r"(?m)^[ \t]*#{1,6}[ \t]*", ""),
+    (">", r"(?m)^[ \t]*>+[ \t]+(?!\d)", ""),
+    ("-", r"(?m)^[ \t]*-+[ \t]+(?=\d)|^[ \t]*-{3,}[ \t]*$", ""),
+    ("an't", "(?-i:an't)", "an not"),
+    ("won't", "(?-i:won't)", "would not"),
+    ("n't", "(?-i:n't)", " not"),
+    ("annot", "(?-i:annot)", "an not"),
 )
+"""Remove Markdown and spell contractions out; they have the form of _LATEX_REPLACEMENTS."""
+_CONTRACTED_IS = re.compile(r"'(?:(?<=\bthere')|(?<=\bth(?:at|is)')|(?<=\bshe')|(?<=\b(?:it|he)'))s\b", re.IGNORECASE)
 _PUNCTUATION_VARIANTS = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
 _BLANK_RUN, _BLANK_LINES, _REPEATED_SIGN = (
     re.compile(r"(?:  |\t)[^\S\n]*"),
     re.compile(r"\n\s+"),
     re.compile(r"([!-/:-@\[-^`{-~…–—])\1{3,}"),
 )
-_CONTRACTIONS = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))
-_CONTRACTED_IS = re.compile(r"'(?:(?<=\bthere')|(?<=\bth(?:at|is)')|(?<=\bshe')|(?<=\b(?:it|he)'))s\b", re.IGNORECASE)
 _NUMBER_REPLACEMENTS = _compile_replacements(
     (",", r",(?<=\d,)(?=\d{3}(?!\d))", ""),
     ("≥", "≥", ">="),
@@ -221,14 +225,11 @@ def normalize_text(text: str) -> str:
         text = BOXED.sub(r"\\text{", text.replace("~", " "))
         for _ in range(2):  # a wrapper within a wrapper
             text = _apply_replacements(text, _LATEX_REPLACEMENTS)
-    text = text.replace("{,}", ",")
-    if " & " in text:
-        text = text.replace(" & ", " and ")
+    text = text.replace("{,}", ",").replace(" & ", " and ")
     if not text.isascii():
         text = _normalize_unicode(text.translate(_PUNCTUATION_VARIANTS)).translate(_PUNCTUATION_VARIANTS)
         text = text.replace("。", ". ").replace("、", ", ").replace("、", ", ")
-    if "~~" in text:
-        text = _STRUCK_THROUGH.sub("", text)
+    text = _STRUCK_THROUGH.sub("", text)
     # Markdown table: cells become "label: value".
     if text.count("|") > 3:
         text = _TABLE_CELL_BORDER.sub(": ", text)
@@ -236,24 +237,17 @@ def normalize_text(text: str) -> str:
         text = _BOLD.sub(r"\1", text)
         if not _ITALICS_START.search(text):
             text = _STAR_SIGN.sub(" star", text)
-        text = text.replace("*", " * " if _is_product(text) else "")
-    text = text.replace("`", "").replace("$", "")
-    for mark, pattern in _MARKUP:
-        if mark in text:
-            text = pattern.sub("", text)
-    if "'" in text or "annot" in text:
-        for contraction, expansion in _CONTRACTIONS:
-            text = text.replace(contraction, expansion)
-        if "'s" in text:
-            text = _CONTRACTED_IS.sub(" is", text)
+        # An asterisk that multiplies numbers is not Markdown.
+        is_product = "**" not in text and _PRODUCT.search(text) is not None
+        text = text.replace("*", " * " if is_product else "")
+    text = _apply_replacements(text.replace("`", "").replace("$", ""), _MARKUP_AND_CONTRACTIONS)
+    if "'s" in text:
+        text = _CONTRACTED_IS.sub(" is", text)
     if "one of th" in text or "ither of th" in text or " option " in text:
         text = _NONE_OF_THE_OPTIONS.sub("None of the above", text)
     if _DIGIT.search(text) or "≥" in text or "≤" in text:
         text = _apply_replacements(text, _NUMBER_REPLACEMENTS)
-    if "  " in text or "\t" in text:
-        text = _BLANK_RUN.sub(" ", text)
-    if "\n" in text:
-        text = _BLANK_LINES.sub("\n", text.replace(" \n", "\n"))
+    text = _BLANK_LINES.sub("\n", _BLANK_RUN.sub(" ", text).replace(" \n", "\n"))
     return _REPEATED_SIGN.sub(lambda run: 3 * run[1], text).strip()
 
 
@@ -271,11 +265,6 @@ _ITALICS_START, _STAR_SIGN = re.compile(r"\*(?<!\w\*)(?=\w)"), re.compile(r"\*(?
 """An asterisk that is a sign ("T2*"): it ends a word, and no emphasis was opened before."""
 _DIGIT = re.compile(r"\d")
 _PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
-
-
-def _is_product(text: str) -> bool:
-    """Return True if an asterisk multiplies numbers and is not Markdown."""
-    return "**" not in text and _PRODUCT.search(text) is not None
 
 
 def lower_aligned(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
-from eval_harness.benchmarks.probmed import conditional_errors
+from eval_harness.benchmarks.probmed import more_breakdowns
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, HEADLINE_METRICS, METRICS
 from eval_harness.derive.scoring import compute_scores, compute_units
@@ -286,15 +286,14 @@ def test_probmed_errors_need_exactly_the_earlier_steps() -> None:
     """
     all_questions = stores.questions("probmed", 8)
     all_answers = stores.answers(all_questions, 0.8)
-    all_errors = conditional_errors(grade("probmed", all_questions, all_answers))
+    all_errors = more_breakdowns(grade("probmed", all_questions, all_answers))["aspect"]
     earlier = {"abnormality": ("modality", "organ"), "condition": ("modality", "organ", "abnormality"),
                "position": ("modality", "organ", "abnormality", "condition")}  # fmt: skip
     for bits in range(1, 2 ** len(ASPECTS)):
         chosen = [aspect for at, aspect in enumerate(ASPECTS) if bits >> at & 1]
         part = all_questions[all_questions["aspect"].isin(chosen)].reset_index(drop=True)
-        part_errors = conditional_errors(
-            grade("probmed", part, all_answers[all_answers["question_id"].isin(part["question_id"])])
-        )
+        part_answers = all_answers[all_answers["question_id"].isin(part["question_id"])]
+        part_errors = more_breakdowns(grade("probmed", part, part_answers))["aspect"]
         expected = [step for step, earlier_steps in earlier.items() if {step, *earlier_steps} <= set(chosen)]
         assert part_errors == {step: all_errors[step] for step in expected}, chosen
 
