@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -358,13 +359,10 @@ def _new_folder(name: str) -> Path:
     # Otherwise each process would create a folder of its own.
     if Shard.of_this_process().world > 1:
         raise BadInput("evaluate: several processes share a run folder. Name it: out=...")
-    # mkdir fails if the folder exists, so two processes never get the same one.
-    number, folder = 1, Path("runs") / name
-    while True:
-        try:
+    for number in count(1):
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        # mkdir fails if the folder exists, so two processes never get the same one.
+        with suppress(FileExistsError):
             folder.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-            folder = Path("runs") / f"{name}-{number}"
-        else:
             return folder
+    raise AssertionError("unreachable")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
 import warnings
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
@@ -75,14 +73,15 @@ def published_name_kinds() -> dict[str, str | None]:
 
     The names of submitted models are compared with these.
     """
-    table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
-    # A row has the name that each paper gives to a model.
-    rows = list(csv.DictReader(table.splitlines()))
+    from leaderboard_space.data.published_results import read_table
+
+    # A row has the names that each paper gives to a model.
     return {
         name: row["kind"] or None
-        for row in rows
-        for column, name in row.items()
-        if name and column not in ("kind", "parameters")
+        for row in read_table("models")
+        for column, names in row.items()
+        if column not in ("kind", "parameters")
+        for name in filter(None, names.split("; "))
     }
 
 

@@ -234,7 +234,7 @@ def _classify_mention(response: PlainResponse, index: int, lead_text: str, item_
         (has_letter_and_text or bracketed)
         and not mention.crossed
         and is_closed
-        and response.is_only_label(mention)
+        and response.is_only_named(mention, labelled=True)
         and forms.LABELLED_PREDICATE_LEAD.match(lead_text)
     ):
         return "statement"
@@ -438,7 +438,7 @@ def _is_seen(response: PlainResponse, mention: Mention, lead: _Lead, tail: str, 
     """Return True if the clause reports an option's text as seen."""
     if _is_agreement(response, mention, lead.text):
         return False
-    is_only_option = response.is_only_text(mention)
+    is_only_option = response.is_only_named(mention)
     is_everyday_word = (
         not (response.options.are_sides and is_only_option)
         and response.lowered[mention.start : mention.end] in COMMON_WORDS | DESCRIPTIVE_WORDS

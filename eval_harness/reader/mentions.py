@@ -163,18 +163,17 @@ class PlainResponse:
             _LIST_CONJUNCTION if self.lettered else _YES_NO_CONJUNCTION,
         )
 
-    def is_only_text(self, mention: Mention) -> bool:
-        """Return True if no other option is named by text or by a bracketed letter."""
-        return {mention.options} == {
-            candidate.options for candidate in self.single_mentions if candidate.text or candidate.bracketed
-        }
+    def is_only_named(self, mention: Mention, labelled: bool = False) -> bool:
+        """Return True if no other option is named by text or by a bracketed letter.
 
-    def is_only_label(self, mention: Mention) -> bool:
-        """Return True if no other option is named by letter and text, or by a bracketed letter."""
+        Args:
+            mention: The mention.
+            labelled: Ignore options that are named by text without their letter.
+        """
         return {mention.options} == {
             candidate.options
             for candidate in self.single_mentions
-            if candidate.letter and (candidate.text or candidate.bracketed)
+            if (candidate.letter or not labelled) and (candidate.text or candidate.bracketed)
         }
 
     def begins_line(self, mention: Mention) -> bool:

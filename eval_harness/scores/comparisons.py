@@ -66,12 +66,9 @@ def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatr
         metric: Name of the metric.
 
     Raises:
-        BadInput: No model, a unit that occurs twice, or models that did not answer the same
-            questions.
+        BadInput: A unit that occurs twice, or models that did not answer the same questions.
     """
     frames = {name: frame[frame["metric"].to_numpy() == metric] for name, frame in units.items()}
-    if not frames:
-        raise BadInput("nothing to compare: no model was given.")
     first_name, first_frame = next(iter(frames.items()))
     ids = pd.Index(first_frame["unit"].to_numpy(dtype=object))
     if not ids.is_unique:
@@ -80,13 +77,14 @@ def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatr
     order = np.argsort(first_frame["cluster"].to_numpy(), kind="stable")
     numerators, denominators = [], []
     for name, frame in frames.items():
-        positions = _positions(ids, frame["unit"].to_numpy(dtype=object))
-        if positions is None:
+        own_ids = pd.Index(frame["unit"].to_numpy(dtype=object))
+        if len(own_ids) != len(ids) or not own_ids.is_unique or not ids.isin(own_ids).all():
             raise BadInput(
                 f"{name} and {first_name} did not answer the same questions, so {metric} cannot be compared."
             )
-        numerators.append(frame["numerator"].to_numpy(np.float32)[positions][order])
-        denominators.append(frame["denominator"].to_numpy(np.float32)[positions][order])
+        positions = own_ids.get_indexer(ids)[order]
+        numerators.append(frame["numerator"].to_numpy(np.float32)[positions])
+        denominators.append(frame["denominator"].to_numpy(np.float32)[positions])
     denominator = np.stack(denominators)
     return OutcomeMatrix(
         tuple(frames),
@@ -97,20 +95,6 @@ def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatr
         ids.to_numpy(dtype=object)[order],
         bool(np.all(denominator == denominator[0])),
     )
-
-
-def _positions(ids: pd.Index, units: NDArray[np.object_]) -> Ints | slice | None:
-    """Return the position of each id in `units`, or None if the two are not the same units."""
-    if len(units) != len(ids):
-        return None
-    # The usual case: runs of one dataset list their units in the same order.
-    if np.array_equal(units, ids.to_numpy(dtype=object)):
-        return slice(None)
-    index = pd.Index(units)
-    if not index.is_unique:
-        return None
-    positions = index.get_indexer(ids)
-    return None if (positions < 0).any() else positions.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

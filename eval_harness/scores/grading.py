@@ -305,10 +305,7 @@ def _size(value: object) -> int:
 
 
 def _sizes(cells: Sequence[object]) -> Ints:
-    try:
-        return np.fromiter(map(len, cells), np.int64, count=len(cells))  # type: ignore[arg-type]
-    except TypeError:
-        return np.fromiter(map(_size, cells), np.int64, count=len(cells))
+    return np.fromiter(map(_size, cells), np.int64, count=len(cells))
 
 
 def require_columns(frame: pd.DataFrame, columns: Sequence[str], name: str = "questions", purpose: str = "") -> None:
