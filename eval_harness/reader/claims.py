@@ -16,8 +16,7 @@ from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader import claim_forms as forms
-from eval_harness.reader.letters import letter_position
-from eval_harness.reader.mentions import Mention, PlainResponse
+from eval_harness.reader.mentions import Mention, PlainResponse, letter_position
 from eval_harness.reader.options import COMMON_WORDS, DESCRIPTIVE_WORDS, tokenize
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]

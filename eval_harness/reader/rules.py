@@ -15,12 +15,9 @@ from typing import Literal
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.reader import yes_no
 from eval_harness.reader.claim_forms import CORRECTION
 from eval_harness.reader.claims import OptionClaim, find_claims, find_labelled_line
-from eval_harness.reader.declining import MEDICAL_CAVEAT, declines, is_undecided, is_unknowable
-from eval_harness.reader.letters import parse_letters_only
-from eval_harness.reader.mentions import PlainResponse
+from eval_harness.reader.mentions import PlainResponse, parse_letters_only
 from eval_harness.reader.options import OptionTexts, compile_options
 from eval_harness.reader.reasoning import split_reasoning
 from eval_harness.reader.text import (
@@ -29,6 +26,14 @@ from eval_harness.reader.text import (
     is_error_text,
     normalize_text,
     strip_chat_markers,
+)
+from eval_harness.reader.yes_no import (
+    MEDICAL_CAVEAT,
+    declines,
+    is_denial,
+    is_undecided,
+    is_unknowable,
+    parse_bare_yes_no,
 )
 
 
@@ -370,7 +375,7 @@ def _parse_option_only(response: PlainResponse) -> tuple[int, ...] | None:
         return ()
     if text.endswith("?") and not any(option.endswith("?") for option in texts.plain):
         return None
-    if texts.yes_no and (word := yes_no.parse_bare_yes_no(text)) is not None:
+    if texts.yes_no and (word := parse_bare_yes_no(text)) is not None:
         return (texts.yes_no.index(word),)
     if response.lettered and (letter_and_text := _LETTER_AND_TEXT.fullmatch(text)) is not None:
         labelled = LETTERS.index(letter_and_text[1])
@@ -457,9 +462,7 @@ def _implied_reading(response: PlainResponse, seen_claims: list[OptionClaim]) ->
     """Read what the response reports as seen, or its denial of a yes/no question."""
     if response.options.yes_no:
         return (
-            Reading((response.options.yes_no.index("no"),), "answered", "denial")
-            if yes_no.is_denial(response.text)
-            else None
+            Reading((response.options.yes_no.index("no"),), "answered", "denial") if is_denial(response.text) else None
         )
     return _agreed_reading(seen_claims, response.multiple)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks.gmai_mmbench import read_official
 from eval_harness.derive.reading import read_responses
@@ -23,24 +25,11 @@ ASPECT = {
 }
 
 
-def mediconfusion_questions(sources: Path) -> pd.DataFrame:
-    pairs = json.loads((sources / "mediconfusion" / "dataset.json").read_text())
-    rows = []
-    for pair_id, pair in pairs.items():
-        for side in (1, 2):
-            rows.append(
-                {
-                    "question_id": f"{pair_id}-{side}",
-                    "case_id": pair_id,
-                    "image_id": pair[f"im_{side}"],
-                    "question": pair["question"],
-                    "options": [pair["option_A"], pair["option_B"]],
-                    "answer": ["AB".index(pair[f"im_{side}_correct"])],
-                    "question_type": "single",
-                    "categories": pair[f"category_{side}"],
-                }
-            )
-    return pd.DataFrame(rows)
+@pytest.fixture(scope="module")
+def mediconfusion_questions(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    folder = tmp_path_factory.mktemp("official") / "data"
+    build("mediconfusion", source=sources / "mediconfusion", out=folder, text_only=True)
+    return open_repository(folder).questions("test")
 
 
 def probmed_questions(rows: list[dict[str, str]]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -76,9 +65,10 @@ def probmed_questions(rows: list[dict[str, str]]) -> tuple[pd.DataFrame, pd.Data
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_scores: Path, number: int) -> None:
+def test_mediconfusion_agrees_with_the_authors_scorer(
+    mediconfusion_questions: pd.DataFrame, official_scores: Path, number: int
+) -> None:
     record = json.loads((official_scores / "mediconfusion_official_scores.json").read_text())[number]
-    questions = mediconfusion_questions(sources)
     answers = pd.DataFrame(
         {
             "question_id": f"{pair}-{side}",
@@ -89,11 +79,11 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
         for pair, authors in record["responses"].items()
         for side in (1, 2)
     )
-    readings = read_responses(answers, questions, "mediconfusion", "official")
+    readings = read_responses(answers, mediconfusion_questions, "mediconfusion", "official")
     # Compare the reading first: equal scores could hide two errors that cancel.
     letters = ["AB"[choice[0]] if choice else None for choice in readings["choice"]]
     assert letters == [authors[f"parsed_{side}"] for authors in record["responses"].values() for side in (1, 2)]
-    scored = compute_scores("mediconfusion", questions, readings, "official")
+    scored = compute_scores("mediconfusion", mediconfusion_questions, readings, "official")
     for name, expected in record["expected"].items():
         got = scored.scores if name == "all" else scored.breakdown["category"][name]
         for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid"):
