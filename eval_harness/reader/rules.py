@@ -119,7 +119,7 @@ def read_choice(
             a string.
 
     >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
-    Reading(choice=(1,), status='answered', rule='statement')
+    Reading(choice=(1,), status='answered', rule='answer statement')
     """
     if not options or isinstance(options, str) or not all(isinstance(text, str) for text in (response, *options)):
         raise BadInput(

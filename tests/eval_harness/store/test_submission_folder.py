@@ -1,6 +1,7 @@
 """Submitting a folder that already is a submission, and runs that a judge model read."""
 
 import shutil
+from itertools import chain, repeat
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
-from tests.eval_harness.reader.test_judge import Server
+from tests.chaos.server import ChaosServer
 from tests.eval_harness.store.submitting import load_questions, run_folder
 from tests.helpers import edit_json, write_lines
 
@@ -58,17 +59,15 @@ def test_derived_files_of_a_submission_are_ignored(ready, data, tmp_path):
 @pytest.fixture
 def judged(data, tmp_path):
     """A free-form run that a judge model read."""
-    server = Server()
-    server.replies = ["A: 9\nB: 2", "A: 2\nB: 9", "no idea", "A: 8\nB: 1"]
+    replies = chain(["A: 9\nB: 2", "A: 2\nB: 9", "no idea"], repeat("A: 8\nB: 1"))
     words = [{"question_id": row.question_id, "response": "Who knows?"} for row in load_questions(data).itertuples()]
     answers = write_lines(tmp_path / "a.jsonl", words)
-    config = EvalConfig(
-        "mediconfusion", f"recorded:{answers}", str(data), method="ff", judge="openai:judge", name="Judged",
-        out=tmp_path / "run", settings=Settings(base_url=server.url, no_look=True),
-    )  # fmt: skip
-    run_evaluation(config)
-    server.http.shutdown()
-    server.http.server_close()
+    with ChaosServer(answer=lambda body: next(replies)) as server:
+        config = EvalConfig(
+            "mediconfusion", f"recorded:{answers}", str(data), method="ff", judge="openai:judge", name="Judged",
+            out=tmp_path / "run", settings=Settings(base_url=server.url, no_look=True),
+        )  # fmt: skip
+        run_evaluation(config)
     assert server.asked
     return tmp_path / "run"
 
