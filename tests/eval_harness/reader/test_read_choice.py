@@ -84,21 +84,6 @@ def test_british_and_american_spellings_match(british: str, american: str) -> No
             )
 
 
-def test_closing_phrases_read_alike_for_every_option() -> None:
-    listed = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, CHEST, strict=False))
-    for letter, text in zip(LETTERS, CHEST, strict=False):
-        for response in (
-            f"The film shows one thing.\n\n{letter}) {text}",
-            f"The film shows one thing.\n{text}.",
-            f"The film shows one thing.\n\n{listed}\n\nThe most likely finding is **{letter}) {text}**.",
-            f"The film shows one thing.\n\n{listed}\n\nIt fits best.\n\n{letter}) {text}",
-            json.dumps({"label": text, "reason": f"No {CHEST[0]}, no {CHEST[1]}."}),
-            f'```json\n{{"diagnosis": "{text}", "reason": "It looks like {CHEST[2]}',
-        ):
-            assert read(response, CHEST) == letter, response
-    assert read(f"The film shows one thing.\n\n{listed}", CHEST) == ""
-
-
 @pytest.mark.parametrize("letter", "EFGHJKZ")
 @pytest.mark.parametrize(
     "dress", ["{}", "({})", "The answer is {}.", "Answer: {}", "{}. Something else", "I choose {}."]
