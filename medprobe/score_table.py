@@ -34,10 +34,10 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     sort_group = rows["part"].notna() + 2 * rows["withdrawn"].notna() + 4 * rows["kind"].isin(("printed", "recomputed"))
     rows = rows.assign(column=_columns(rows), asked=_describe_methods(rows), standing=sort_group)
     key = ["model", "asked", "column"]
-    duplicates = rows[rows.duplicated(key, keep=False)]
+    rows["is_duplicate"] = rows.duplicated(key, keep=False)
     # Results that otherwise look the same are told apart by the name of their prompt.
     prompts = rows["prompt"].map(lambda name: f", {name}", na_action="ignore").fillna("")
-    has_duplicates = pd.MultiIndex.from_frame(rows[key[:2]]).isin(pd.MultiIndex.from_frame(duplicates[key[:2]]))
+    has_duplicates = rows.groupby(key[:2])["is_duplicate"].transform("any")
     rows["asked"] += prompts.where(has_duplicates, "")
     # Repeated runs, which not even the prompt tells apart, get one line each.
     rows["number"] = rows.groupby(key).cumcount()

@@ -15,24 +15,17 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import (
-    OPEN_ENDED_METHODS,
-    Prompt,
-    bare_question_prompt,
-    lettered_layout,
-)
+from eval_harness.benchmarks.prompt import DOT_LINES, OPEN_ENDED_METHODS, Prompt, bare_question_prompt
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Graded, make_units
-
-_DOT_LINES = lettered_layout(". ", "\n")
 
 _PROMPTS = (
     Prompt(
         "single",
         "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above.",
         "GMAI-MMBench Table 8, single choice",
-        _DOT_LINES,
+        DOT_LINES,
     ),
     Prompt(
         "multiple",
@@ -40,7 +33,7 @@ _PROMPTS = (
         "Note that there is more than one correct answer.\n"
         "Please output the answer options directly, separated by commas. For example: A,B",
         "GMAI-MMBench Table 8, multiple choice",
-        _DOT_LINES,
+        DOT_LINES,
     ),
     bare_question_prompt("the question as it stands; not a protocol of the paper"),
 )

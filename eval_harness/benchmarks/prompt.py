@@ -34,6 +34,7 @@ def lettered_layout(separator: str, between: str, opening: str = "", closing: st
 
 
 COLON_LINES = lettered_layout(": ", "\n")
+DOT_LINES = lettered_layout(". ", "\n")
 
 
 @dataclass(frozen=True, slots=True)

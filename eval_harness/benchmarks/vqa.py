@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
+from eval_harness.benchmarks.prompt import DOT_LINES, OPEN_ENDED_METHODS, Prompt, bare_question_prompt
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.scores.grading import Graded, make_units
 
 _SOURCE = "medprobe; not the prompt of a paper"
-_DOT_LINES = lettered_layout(". ", "\n")
 
 
 def units(graded: Graded) -> pd.DataFrame:
@@ -44,13 +43,13 @@ SPEC = EvalSpec(
             "single",
             "{question}\n{options}\nAnswer with the letter of the correct option.",
             _SOURCE,
-            _DOT_LINES,
+            DOT_LINES,
         ),
         Prompt(
             "multiple",
             "{question}\n{options}\nAnswer with the letters of all correct options, separated by commas.",
             _SOURCE,
-            _DOT_LINES,
+            DOT_LINES,
         ),
         Prompt("yes-no", "{question}\nAnswer with yes or no.", _SOURCE, shot_answer="text"),
         bare_question_prompt("the question as it stands", ("mc", *OPEN_ENDED_METHODS)),
