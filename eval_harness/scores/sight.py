@@ -17,7 +17,6 @@ from scipy import optimize, special
 from eval_harness.scores.clustered import CONFIDENCE_LEVEL
 from eval_harness.scores.comparisons import (
     Moments,
-    OutcomeMatrix,
     compare_pairwise,
     compute_moments,
     pack_outcomes,
@@ -89,22 +88,8 @@ class Sight:
         return self.low > 0
 
 
-def compute_sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> Sight:
-    """Compare a run with its arms on one metric.
-
-    Args:
-        real: Scoring units of the run with the right images (`derive.scoring.compute_units`).
-        arms: Arm -> scoring units of its run.
-        metric: Name of the metric.
-
-    Raises:
-        BadInput: The runs did not answer the same questions.
-    """
-    return compute_sight_of_outcomes(pack_outcomes({"real": real, **arms}, metric))
-
-
-def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
-    """Compare the first of several runs with the others, its K arms.
+def compute_sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str, with_share: bool = True) -> Sight:
+    """Compare a run with its K arms on one metric.
 
     `value` is the smallest of K differences. The lower end of its interval is the smallest of the
     arms' lower ends. The lower end is too high only if that of the arm with the smallest true
@@ -117,10 +102,15 @@ def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) 
     excludes 100 % if and only if the arm differs significantly.
 
     Args:
-        outcomes: Outcomes of the run with the right images, then of its arms.
+        real: Scoring units of the run with the right images (`derive.scoring.compute_units`).
+        arms: Arm -> scoring units of its run.
+        metric: Name of the metric.
         with_share: Whether to compute the share and its interval.
+
+    Raises:
+        BadInput: The runs did not answer the same questions.
     """
-    arms = outcomes.models[1:]
+    outcomes = pack_outcomes({"real": real, **arms}, metric)
     moments, pairs = compute_moments(outcomes), compare_pairwise(outcomes)
     arm_results = {
         name: Arm(
@@ -144,7 +134,7 @@ def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) 
         with_share and all(end is not None for end in highs),
     )
     return Sight(
-        metric=outcomes.metric,
+        metric=metric,
         score=score,
         arms=arm_results,
         best_arm=best_arm,

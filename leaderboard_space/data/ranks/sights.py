@@ -15,8 +15,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Images
-from eval_harness.scores.comparisons import pack_outcomes
-from eval_harness.scores.sight import Sight, compute_sight_of_outcomes
+from eval_harness.scores.sight import Sight, compute_sight
 from eval_harness.store.sight_report import ImageShare, answered_share, read_arm_identity
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.store.sections import Entry, Section
@@ -114,7 +113,6 @@ def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
         scores = [arms[image].result.scores.get(metric) for image in images]
         if all(arm is not None and arm.value is not None and not arm.nonresponse for arm in scores):
             with suppress(BadInput):  # raised for an arm that did not answer the same questions
-                sights[metric] = compute_sight_of_outcomes(
-                    pack_outcomes({image: tables[image] for image in images}, metric), with_share=False
-                )
+                tables_of_arms = {image: tables[image] for image in images[1:]}
+                sights[metric] = compute_sight(tables[images[0]], tables_of_arms, metric, with_share=False)
     return sights
