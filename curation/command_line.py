@@ -5,6 +5,8 @@ The commands themselves are in `commands/`, grouped by stage.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from curation.commands import custom_sets, exam, gmai, mining, pair_questions, patients
@@ -13,24 +15,28 @@ app = typer.Typer(
     help="Make a custom benchmark: mine confusing pairs, write questions, review, export.",
     no_args_is_help=True,
 )
-# `--help` lists the commands in this order, that of the work.
-app.command()(patients.deidentify)
-app.command()(patients.texts)
-app.command()(patients.withdraw)
-app.command("id")(patients.group_id)
-app.command()(mining.embed)
-app.command()(mining.pairs)
-app.command()(mining.histograms)
-app.command("write")(pair_questions.write_drafts)
-app.command()(pair_questions.captions)
-app.command()(pair_questions.categorize)
-app.command()(pair_questions.patterns)
-app.command()(pair_questions.review)
-app.command("export")(pair_questions.export_benchmark)
-app.command()(pair_questions.quality)
-app.command()(custom_sets.probe)
-app.command()(custom_sets.hallucinate)
-app.command()(exam.exam)
-app.command()(gmai.gmai)
-app.command("gmai-tag")(gmai.gmai_tag)
-app.command("gmai-validate")(gmai.gmai_validate)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "deidentify": patients.deidentify,
+    "texts": patients.texts,
+    "withdraw": patients.withdraw,
+    "id": patients.group_id,
+    "embed": mining.embed,
+    "pairs": mining.pairs,
+    "histograms": mining.histograms,
+    "write": pair_questions.write_drafts,
+    "captions": pair_questions.captions,
+    "categorize": pair_questions.categorize,
+    "patterns": pair_questions.patterns,
+    "review": pair_questions.review,
+    "export": pair_questions.export_benchmark,
+    "quality": pair_questions.quality,
+    "probe": custom_sets.probe,
+    "hallucinate": custom_sets.hallucinate,
+    "exam": exam.exam,
+    "gmai": gmai.gmai,
+    "gmai-tag": gmai.gmai_tag,
+    "gmai-validate": gmai.gmai_validate,
+}
+"""Name -> command. `--help` lists the commands in this order, that of the work."""
+for command_name, command in COMMANDS.items():
+    app.command(command_name)(command)

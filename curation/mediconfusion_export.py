@@ -12,7 +12,7 @@
 
 Images, pairs and groups are identified by keyed hashes; the key is stored next to the folder.
 
-See also: the rules by which pairs are kept (`review/review_log.py`).
+See also: the rules by which pairs are kept (`review/review.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 
 from curation.images.set_images import withdrawn_images, write_custom_set
-from curation.review.review_log import Pair, ReviewLog, compute_agreement
+from curation.review.review import Pair, ReviewLog, compute_agreement
 from curation.writing.question_writing import FUNNEL_FILE, REVIEWS_FILE
 from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput

@@ -9,8 +9,6 @@ comparable question by question.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from collections import Counter
@@ -20,6 +18,9 @@ from typing import Any
 
 from curation.custom_sets.hallucination import CONTROLS_NOTE_START, describe_controls
 from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
+from curation.deidentify.image_labels import delete_labels
+from curation.deidentify.patient_table import delete_rows
+from curation.deidentify.review_texts import is_gmai_folder
 from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
 from curation.images.burned_in_text import PENDING_FOLDER, read_boxes, write_boxes
 from curation.images.file_names import (
@@ -34,7 +35,7 @@ from dataset_builders.benchmarks.halt_medvqa.reader import SCENARIO_FILES
 from dataset_builders.build import replace_folder
 from dataset_builders.contents.pseudonyms import KEYED_IDS, key_path, load_pseudonyms, record_withdrawn_ids
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file, write_json
+from dataset_builders.files import write_json
 from dataset_builders.journal import read_journal
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
@@ -54,8 +55,7 @@ UNREACHED_COPIES = (
     "(datasets, results stores, old "
     "revisions), caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` "
     "and `write` with their drafts and "
-    "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and "
-    "texts sent to a provider"
+    "reviews, a judge's cached replies in runs, copies and backups, and texts sent to a provider"
 )
 
 
@@ -72,21 +72,41 @@ def keyed_group_ids(folder: Path, group: str) -> set[str]:
     Raises:
         BadInput: there is no key next to the folder.
     """
-    private = folder / "private"
-    is_gmai = (private / UNIT_JOURNAL).is_file()
-    keyed = folder / "dataset" if is_gmai else folder
+    keyed = _keyed_folder(folder)
     if not key_path(keyed).is_file():
         raise BadInput(
             f"{folder}: there is no key {key_path(keyed)}. Only its owner can compute an id.",
         )
 
     pseudonyms = load_pseudonyms(keyed)
-    if not is_gmai:
+    if keyed == folder:
         return {pseudonyms.group(group)}
-    entries = read_journal(private / UNIT_JOURNAL)
+    entries = read_journal(folder / "private" / UNIT_JOURNAL)
     patients = {item["patient"] for entry in entries for item in entry["items"]}
     # A patient's id depends on the registry, so the name is keyed once for each registry.
     return {keyed_patient_id(entry["registry"], group, pseudonyms) for entry in entries} & patients
+
+
+def _keyed_folder(folder: Path) -> Path:
+    """Return the folder beside which the key is: `dataset` in a folder of `curate gmai`."""
+    return folder / "dataset" if is_gmai_folder(folder) else folder
+
+
+def group_ids(folder: Path, group: str) -> set[str]:
+    """Return the ids that a group may have in a folder, in runs on it and in stores.
+
+    Args:
+        folder: folder of a set, of `deidentify` or of `curate gmai`.
+        group: the group's name in the original table, or its keyed id (`g-...`). A set that was
+            made from another keyed folder has that folder's ids as names.
+
+    Raises:
+        BadInput: a name is given, and there is no key next to the folder.
+    """
+    if not group.startswith("g-"):
+        return keyed_group_ids(folder, group)
+    has_key = key_path(_keyed_folder(folder)).is_file()
+    return {group} | (keyed_group_ids(folder, group) if has_key else set())
 
 
 def withdraw_from_runs(root: Path, ids: Set[str]) -> int:
@@ -145,14 +165,13 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
     return [folder.relative_to(store).as_posix() for folder in deleted]
 
 
-def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
+def _withdraw_images(folder: Path, ids: Set[str]) -> dict[str, int]:
     """Remove a group from a folder of `deidentify`.
 
-    Removes its images (including those that wait for a decision about their text), their boxes of
-    text, their table rows and their entries in the list of file names.
+    Removes its images (including those that wait for a decision about their text), their labels,
+    their boxes of text, their table rows and their entries in the list of file names.
     """
     groups = load_patient_groups(folder / "images")
-    ids = {group, *keyed_group_ids(folder, group)}
     withdrawn = {name for name, image_group in groups.items() if image_group in ids}
     if not withdrawn:
         raise BadInput(f"{folder}: no image belongs to that group. Give its name, or its id (g-...).")
@@ -165,26 +184,20 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     for name in withdrawn:
         for part in ("images", PENDING_FOLDER):
             (folder / part / name).unlink(missing_ok=True)
+    delete_labels(folder, withdrawn)
     write_boxes(folder, {name: boxes for name, boxes in read_boxes(folder).items() if name not in withdrawn})
     for path in (folder / DEIDENTIFIED_TABLE, name_list_path(folder)):
         if path.is_file():
-            # File names may hold bytes that are not UTF-8: surrogateescape writes them back
-            # unchanged.
-            rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "surrogateescape"), newline="")))
-            remaining = [row for row in rows if not withdrawn & set(row)]
-            text = io.StringIO(newline="")
-            csv.writer(text, lineterminator="\n").writerows(remaining)
-            replace_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
-            counts["rows"] += len(rows) - len(remaining)
+            counts["rows"] += delete_rows(path, withdrawn)
     return dict(counts)
 
 
-def withdraw_group(folder: Path, group: str) -> dict[str, int]:
+def withdraw_group(folder: Path, ids: Set[str]) -> dict[str, int]:
     """Rewrite a set without a group, and add the group to the list next to the key.
 
     Args:
         folder: set written by `curate`, or folder written by `deidentify`.
-        group: the group's name, or its keyed id (`g-...`).
+        ids: the group's ids (`group_ids`).
 
     Returns:
         Kind of thing removed -> count; kinds of which nothing was removed are left out.
@@ -194,7 +207,7 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
             question would be left.
     """
     if (folder / DEIDENTIFICATION_REPORT).is_file():
-        return _withdraw_images(folder, group)
+        return _withdraw_images(folder, ids)
     manifest = _read_json(folder / "manifest.json")
     images = _read_json(folder / "image_dict.json")
     if not isinstance(manifest, dict) or manifest.get("ids") != KEYED_IDS or not isinstance(images, dict):
@@ -202,8 +215,7 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
             f"{folder}: not a set that `medprobe curate` wrote with keyed ids. Give the folder "
             "that it wrote, not the built one."
         )
-    names = {group} | (keyed_group_ids(folder, group) if key_path(folder).is_file() else set())
-    withdrawn = {name for name, origin in images.items() if origin.get("group") in names}
+    withdrawn = {name for name, origin in images.items() if origin.get("group") in ids}
     if not withdrawn:
         raise BadInput(
             f"{folder}: no image belongs to that group. Give its name as in the table, or its id (g-...).",
@@ -227,11 +239,11 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
             if file.name in METADATA_FILES:
                 continue
             document = _read_json(file)
-            cleaned, removed = _remove_entries(document, withdrawn)
+            cleaned = _remove_entries(document, withdrawn)
             if file.name == "dataset.json":
                 removed_pairs |= set(document) - set(cleaned)
             # An entry of dataset.json is a pair of questions.
-            counts["questions"] += removed * (2 if file.name == "dataset.json" else 1)
+            counts["questions"] += (len(document) - len(cleaned)) * (2 if file.name == "dataset.json" else 1)
             remaining_entries += len(cleaned)
             write_json(file, cleaned)
         if not remaining_entries:
@@ -270,11 +282,8 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-def _remove_entries(document: Any, withdrawn: set[str]) -> tuple[Any, int]:
-    """Remove the entries that name a withdrawn image.
-
-    Returns the remaining list or object, and the number of entries removed.
-    """
+def _remove_entries(document: Any, withdrawn: set[str]) -> Any:
+    """Return a list or object without the entries that name a withdrawn image."""
 
     def is_withdrawn(entry: Any) -> bool:
         return isinstance(entry, dict) and any(
@@ -282,12 +291,8 @@ def _remove_entries(document: Any, withdrawn: set[str]) -> tuple[Any, int]:
         )
 
     if isinstance(document, list):
-        remaining: Any = [entry for entry in document if not is_withdrawn(entry)]
-    elif isinstance(document, dict):
-        remaining = {key: entry for key, entry in document.items() if not is_withdrawn(entry)}
-    else:
-        return document, 0
-    return remaining, len(document) - len(remaining)
+        return [entry for entry in document if not is_withdrawn(entry)]
+    return {key: entry for key, entry in document.items() if not is_withdrawn(entry)}
 
 
 def _update_manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:

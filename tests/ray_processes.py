@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RAY = ("ray[data]==2.60.0",)
+RAY = ("ray==2.60.0",)
 
 
 def start(python, folder, *arguments):

@@ -10,6 +10,7 @@ import typer
 
 from curation.commands import shared_options
 from curation.commands.pair_questions import open_language_model
+from dataset_builders.errors import BadInput
 
 
 def probe(
@@ -61,18 +62,15 @@ def probe(
         resolve_image_files,
     )
     from curation.custom_sets.probing import ABSENT_NOTE, QA_TYPE_ASPECTS, build_probes, measure_text_only
-    from curation.images.image_index import list_images
-    from curation.images.image_table import align_to_images
-    from curation.images.set_images import withdrawn_images, write_custom_set
-    from dataset_builders.errors import BadInput
+    from curation.images import image_index, image_table, set_images
     from dataset_builders.files import write_json
 
     probe_table = read_probe_table(table, image_column, findings_column, organ, modality)
-    names = list_images(images)
-    metadata = align_to_images(names, table, image=image_column)
+    names = image_index.list_images(images)
+    metadata = image_table.align_to_images(names, table, image=image_column)
     probed = resolve_image_files(probe_table.images, names, table)
     # Patients who withdrew earlier must not return in a new set.
-    withdrawn = withdrawn_images(names, images, metadata, out)
+    withdrawn = set_images.withdrawn_images(names, images, metadata, out)
     probed = [image for image in probed if image.image not in withdrawn]
     if probe_table.unused:
         typer.echo(f"columns that are not used: {', '.join(probe_table.unused)}")
@@ -117,7 +115,7 @@ def probe(
         }  # fmt: skip
 
     probed_images = {row["image"] for row in rows}
-    write_custom_set(
+    set_images.write_custom_set(
         out,
         "probmed",
         images,
@@ -194,14 +192,9 @@ def hallucinate(
         read_custom_questions,
         read_fake_questions,
     )
-    from curation.custom_sets.hallucination import ImageRelations
-    from curation.images.image_index import list_images, perceptual_hashes
-    from curation.images.image_table import align_to_images
-    from curation.images.set_images import withdrawn_images, write_custom_set
+    from curation.images import image_index, image_table, set_images
     from curation.report.blind_baseline import measure_text_alone
-    from curation.writing.asking import AskSettings
     from dataset_builders.benchmarks.halt_medvqa.reader import SCENARIO_FILES
-    from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
     if (model is None) == (fake_questions is None):
@@ -217,30 +210,19 @@ def hallucinate(
             f"{len(custom_questions)} questions' images "
             "do not exist."
         )
-    if table is None:
-        metadata = image_groups(custom_questions, questions)
-    else:
-        metadata = align_to_images(list_images(images), table)
+    metadata = (
+        image_groups(custom_questions, questions)
+        if table is None
+        else image_table.align_to_images(image_index.list_images(images), table)
+    )
     groups = dict(zip(metadata["image"], metadata["group"], strict=True))
-    withdrawn = withdrawn_images(metadata["image"], images, metadata, out)
+    withdrawn = set_images.withdrawn_images(metadata["image"], images, metadata, out)
     custom_questions = [question for question in custom_questions if question.image not in withdrawn]
     if out.exists():
         raise BadInput(f"{out}: already exists. Give another --out, or delete it.")
 
     # Questions about the same image or group must be in the same fold.
-    fold_keys = [
-        (
-            q.image,
-            *(
-                [
-                    ("group", groups[q.image]),
-                ]
-                if groups.get(q.image)
-                else []
-            ),
-        )
-        for q in custom_questions
-    ]
+    fold_keys = [[q.image, ("group", groups[q.image])] if groups.get(q.image) else [q.image] for q in custom_questions]
     text_alone = measure_text_alone(
         [q.options for q in custom_questions], [q.answer for q in custom_questions], fold_keys
     )
@@ -254,17 +236,16 @@ def hallucinate(
     if fake_questions is not None:
         fake_texts = read_fake_questions(fake_questions)
     else:
-        asking = AskSettings(tries, seed=seed, send=send_to_provider)
+        writer, asking = open_language_model(str(model), base_url, send_to_provider, tries=tries, seed=seed)
         # The journal is next to the questions rather than in the set, so that a call with another
         # --out reuses it.
         journal = questions.with_name(f"{questions.name}.fakes.jsonl")
-        fake_count = len(custom_questions) if fakes is None else fakes
         fake_texts = hallucination.generate_fake_questions(
-            fake_count, open_language_model(str(model), base_url), journal, asking, modality
+            fakes or len(custom_questions), writer, journal, asking, modality
         )
 
     question_images = {question.image for question in custom_questions}
-    relations = ImageRelations(groups, perceptual_hashes(images, question_images))
+    relations = hallucination.ImageRelations(groups, image_index.perceptual_hashes(images, question_images))
     swap_entries, not_swapped = hallucination.build_swap_entries(custom_questions, relations, seed)
     none_entries, without_none = hallucination.build_none_entries(custom_questions, seed)
     entries: dict[str, Any] = {
@@ -289,10 +270,8 @@ def hallucinate(
 
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
         for scenario, scenario_entries in entries.items():
-            hallucination.rename_entry_images(
-                scenario_entries.values() if isinstance(scenario_entries, dict) else scenario_entries,
-                names,
-            )
+            for entry in scenario_entries.values() if isinstance(scenario_entries, dict) else scenario_entries:
+                entry |= {key: names[entry[key]] for key in ("img", "original_img") if key in entry}
             write_json(folder / SCENARIO_FILES[scenario], scenario_entries)
         return {
             "questions": {scenario: len(scenario_entries) for scenario, scenario_entries in entries.items()},
@@ -300,7 +279,7 @@ def hallucinate(
             "notes": [hallucination.describe_controls(entries), f"Text alone, your own questions: {text_alone}."],
         }  # fmt: skip
 
-    write_custom_set(
+    set_images.write_custom_set(
         out,
         "halt-medvqa",
         images,

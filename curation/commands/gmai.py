@@ -37,10 +37,8 @@ def gmai(
     Steps: read the sources, map their labels, generate questions, select them, write the dataset.
     """
     from curation.gmai.pipeline import PRIVATE_FOLDER, run_pipeline
-    from curation.writing.asking import AskSettings
 
-    writer = open_language_model(model, base_url) if model is not None else None
-    asking = AskSettings(send=send_to_provider)
+    writer, asking = open_language_model(model, base_url, send_to_provider) if model is not None else (None, None)
     outcome = run_pipeline(
         sources,
         out,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from curation.commands import shared_options
+from dataset_builders.errors import BadInput
 
 Threshold = Annotated[
     float | None,
@@ -51,16 +53,13 @@ def embed(
     """
     import pandas as pd
 
-    from curation.images.file_names import load_file_names, name_list_path
-    from curation.images.image_index import UNREADABLE_FILE, list_images, open_image_source
-    from curation.mining.embedding import embed as embed_images
-    from curation.mining.encoders import load_encoder, parse_encoder
-    from curation.mining.pair_search import pick_device
+    from curation.images import file_names, image_index
+    from curation.mining import embedding, encoders, pair_search
 
-    spec = parse_encoder(encoder, pooling, revision, name)
+    spec = encoders.parse_encoder(encoder, pooling, revision, name)
     if "://" not in images:
         # If there are no images, fail before the encoder is downloaded.
-        list_images(open_image_source(images))
+        image_index.list_images(image_index.open_image_source(images))
     encode = None
     if ray is not None:
         from curation.mining.on_ray import encode_on_ray
@@ -68,26 +67,29 @@ def embed(
 
         encode = encode_on_ray(RayCluster(ray, workers, gpus_per_worker), device)
         device = "cpu"  # the workers compute; this process only identifies the weights
-    loaded = load_encoder(spec, pick_device(device))
-    path = embed_images(images, out, loaded, batch_size, encode)
+    loaded = encoders.load_encoder(spec, pair_search.pick_device(device))
+    path = embedding.embed(images, out, loaded, batch_size, encode)
     typer.echo(f"wrote {path}")
 
-    unreadable = pd.read_csv(out / UNREADABLE_FILE, dtype=str, keep_default_na=False)
+    unreadable = pd.read_csv(out / image_index.UNREADABLE_FILE, dtype=str, keep_default_na=False)
     if len(unreadable):
         # A file may be named after its patient, so names are shown on a screen only; logs get ids.
-        names = load_file_names(out) if sys.stdout.isatty() else {}
+        names = file_names.load_file_names(out) if sys.stdout.isatty() else {}
         typer.echo(f"{len(unreadable)} images could not be read and are left out:")
         for row in unreadable.to_dict("records"):
             typer.echo(f"  {names.get(row['image'], row['image'])}: {row['reason']}")
-    if name_list_path(out).is_file():
+    if file_names.name_list_path(out).is_file():
         typer.echo(
-            f"{name_list_path(out)} maps ids to files; keep it and {out}.key private",
+            f"{file_names.name_list_path(out)} maps ids to files; keep it and {out}.key private",
             err=True,
         )
 
 
 def pairs(
-    embeddings: shared_options.Embeddings,
+    embeddings: Annotated[
+        Path,
+        typer.Argument(help="embeddings folder, made by `medprobe curate embed`"),
+    ],
     out: Annotated[Path, typer.Option(help="folder for the search; repeat the command to resume")],
     med: Annotated[str, typer.Option(help="name of the medical encoder")] = "biomedclip",
     gen: Annotated[str, typer.Option(help="name of the general encoder")] = "dinov2",
@@ -143,44 +145,33 @@ def pairs(
     """
     import pandas as pd
 
-    from curation.images.file_names import load_file_names, share_name_list
-    from curation.images.image_index import INDEX_FILE
-    from curation.images.image_table import align_to_images
-    from curation.mining.embedding import open_embeddings
-    from curation.mining.pair_mining import (
-        BlockRunner,
-        PairFilter,
-        image_attributes,
-        mine_pairs,
-        search_in_process,
-        suggest_thresholds,
-    )
-    from curation.mining.pair_search import SEARCH_MODES, PairSearch, Thresholds
-    from dataset_builders.errors import BadInput
+    from curation.images import file_names, image_index, image_table
+    from curation.mining import embedding, pair_mining, pair_search
 
     options = {
         "med_at_least": med_at_least, "med_at_most": med_at_most, "gen_at_least": gen_at_least, "gen_at_most": gen_at_most,
     }  # fmt: skip
-    overrides = {name: bound for name, bound in options.items() if bound is not None}
-    thresholds = Thresholds(**(vars(SEARCH_MODES[mode]) | overrides))
+    thresholds = replace(
+        pair_search.SEARCH_MODES[mode], **{name: bound for name, bound in options.items() if bound is not None}
+    )
     # Nearly all pairs count as easy or reversed, so listing them all would fill the disk.
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
-    medical_vectors, general_vectors = (open_embeddings(embeddings, name) for name in (med, gen))
-    index = pd.read_parquet(embeddings / INDEX_FILE)
+    medical_vectors, general_vectors = (embedding.open_embeddings(embeddings, name) for name in (med, gen))
+    index = pd.read_parquet(embeddings / image_index.INDEX_FILE)
     metadata = None
     if table is not None:
-        files = load_file_names(embeddings)
+        files = file_names.load_file_names(embeddings)
         # The index may contain ids, but the table has file names.
         names = [files.get(image, image) for image in index["image"]]
-        metadata = align_to_images(names, table)
+        metadata = image_table.align_to_images(names, table)
         if (metadata["group"] == "").all():
             typer.echo(
                 "the table has no groups, so pairs of the same patient, figure or article are not set aside",
                 err=True,
             )
-    images = image_attributes(index, metadata, min_caption)
-    run: BlockRunner = search_in_process
+    images = pair_mining.image_attributes(index, metadata, min_caption)
+    run: pair_mining.BlockRunner = pair_mining.search_in_process
     if ray is not None:
         from curation.mining.on_ray import search_on_ray
         from dataset_builders.ray_cluster import RayCluster
@@ -193,17 +184,11 @@ def pairs(
         vector_files = [Path(str(vectors.filename)).absolute() for vectors in (medical_vectors, general_vectors)]
         run = search_on_ray(vector_files, device, RayCluster(ray, workers, gpus_per_worker))
     # With Ray, only the workers use the device; this process collects their results.
-    search = PairSearch(medical_vectors, general_vectors, thresholds, "cpu" if ray else device)
-    report = mine_pairs(
-        search,
-        images,
-        out,
-        PairFilter(near_duplicate, top, cap_per_image),
-        sample,
-        seed,
-        search_blocks=run,
+    search = pair_search.PairSearch(medical_vectors, general_vectors, thresholds, "cpu" if ray else device)
+    report = pair_mining.mine_pairs(
+        search, images, out, pair_mining.PairFilter(near_duplicate, top, cap_per_image), sample, seed, search_blocks=run
     )
-    share_name_list(embeddings, out)
+    file_names.share_name_list(embeddings, out)
 
     counts = report["counts"]
     typer.echo(
@@ -222,7 +207,7 @@ def pairs(
         )
     # Suggest thresholds that would match some pairs.
     if not counts["found"]:
-        for line in suggest_thresholds(search):
+        for line in pair_mining.suggest_thresholds(search):
             typer.echo(line)
 
 
@@ -236,7 +221,7 @@ def histograms(
     import numpy as np
 
     from curation.mining.pair_mining import pair_similarities
-    from curation.report.quality_page import write_histograms
+    from curation.report.quality import write_histograms
 
     cosines_by_encoder = pair_similarities(pairs, embeddings, encoder)
     write_histograms(cosines_by_encoder, out)

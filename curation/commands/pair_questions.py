@@ -6,14 +6,15 @@ They lead from questions that a language model writes to a reviewed benchmark.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curation.commands import shared_options
+from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
-    from curation.writing.asking import Writer
+    from curation.writing.asking import AskSettings, Writer
 
 MAX_PAIRS_WITHOUT_LIMIT = 20_000
 """For more pairs than this, --limit must be given, since each pair costs a reply."""
@@ -32,7 +33,10 @@ def write_drafts(
     ] = 100,
     tries: shared_options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
-    price: shared_options.Price = None,
+    price: Annotated[
+        str | None,
+        typer.Option(help="price per million input and output tokens, e.g. 2.5,10: shows the cost"),
+    ] = None,
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model write a question for each pair (prompt A.1).
@@ -41,11 +45,8 @@ def write_drafts(
     """
     import pandas as pd
 
-    from curation.images.file_names import load_file_names, share_name_list
-    from curation.images.image_table import align_to_images
-    from curation.writing.asking import AskSettings
+    from curation.images import file_names, image_table
     from curation.writing.question_writing import write_questions
-    from dataset_builders.errors import BadInput
     from eval_harness.models.interface import parse_price
 
     if not (pairs / "pairs.parquet").is_file():
@@ -62,27 +63,23 @@ def write_drafts(
 
     # Pairs name images by their keyed ids, the table of captions by their file names.
     images = sorted({*pair_table["image_1"], *pair_table["image_2"]})
-    files = load_file_names(pairs)
+    files = file_names.load_file_names(pairs)
     image_files = [files.get(image, image) for image in images]
-    metadata = align_to_images(list(files.values()) or image_files, table)
+    metadata = image_table.align_to_images(list(files.values()) or image_files, table)
     caption_column = metadata.set_index("image")["caption"]
     image_captions = dict(zip(images, caption_column[image_files], strict=True))
-    asking = AskSettings(
-        tries,
+    writer, asking = open_language_model(
+        model,
+        base_url,
+        send_to_provider,
+        tries=tries,
         min_caption=min_caption,
         seed=seed,
         price=parse_price(price),
-        send=send_to_provider,
     )
-    funnel = write_questions(
-        pair_table,
-        image_captions,
-        open_language_model(model, base_url),
-        out,
-        asking,
-    )
+    funnel = write_questions(pair_table, image_captions, writer, out, asking)
     # The drafts use the ids of the pairs, so they need the list that maps ids to files.
-    share_name_list(pairs, out)
+    file_names.share_name_list(pairs, out)
     for stage, count in funnel.items():
         typer.echo(f"{stage}: {count}")
     if not funnel["written"]:
@@ -108,16 +105,13 @@ def captions(
     probe` reads it.
     """
     from curation.images.image_table import read_image_table
-    from curation.writing.asking import AskSettings
     from curation.writing.caption_facts import extract_captions
-    from dataset_builders.errors import BadInput
 
     # The journal has the same name with another suffix, so the suffix .csv is required.
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
-    asking = AskSettings(tries, send=send_to_provider)
-    metadata = read_image_table(table)
-    counts = extract_captions(metadata, open_language_model(model, base_url), out, asking)
+    writer, asking = open_language_model(model, base_url, send_to_provider, tries=tries)
+    counts = extract_captions(read_image_table(table), writer, out, asking)
     typer.echo(
         f"read {counts['read']} captions ({counts['kept']} more in earlier calls); "
         f"{counts['refused']} got no valid "
@@ -156,16 +150,11 @@ def categorize(
 
     Replies outside the list of categories are rejected.
     """
-    from curation.writing.asking import AskSettings
     from curation.writing.categories import categorize_images, discover_categories
     from curation.writing.question_writing import read_drafts
-    from dataset_builders.errors import BadInput
 
     drafts = read_drafts(questions)
-    writer, asking = (
-        open_language_model(model, base_url),
-        AskSettings(tries, seed=seed, send=send_to_provider),
-    )
+    writer, asking = open_language_model(model, base_url, send_to_provider, tries=tries, seed=seed)
     choices = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
     # An explicit list takes precedence over --discover.
     if discover and choices is None:
@@ -191,34 +180,34 @@ def patterns(
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model describe visual patterns that confuse the encoder (prompt A.3)."""
-    from curation.writing.asking import AskSettings
     from curation.writing.categories import find_patterns
     from curation.writing.question_writing import read_drafts
 
-    typer.echo(
-        find_patterns(
-            read_drafts(questions),
-            open_language_model(model, base_url),
-            questions,
-            AskSettings(seed=seed, send=send_to_provider),
-        )
-    )
+    drafts = read_drafts(questions)
+    writer, asking = open_language_model(model, base_url, send_to_provider, seed=seed)
+    typer.echo(find_patterns(drafts, writer, questions, asking))
 
 
-def open_language_model(model: str, base_url: str | None) -> Writer:
+def open_language_model(
+    model: str, base_url: str | None, send_to_provider: bool, **settings: Any
+) -> tuple[Writer, AskSettings]:
     """Open the language model of a command.
 
     Args:
         model: name of the model on the server; a prefix `openai:` is accepted.
         base_url: address of the server; None for OpenAI's own.
+        send_to_provider: whether texts may be sent to a server that is not on this machine.
+        settings: further fields of `AskSettings`.
 
     Returns:
-        The model; no request has been sent yet.
+        The model, to which no request has been sent yet, and the settings of its requests.
     """
+    from curation.writing.asking import AskSettings
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
 
-    return OpenAIChat(model.removeprefix("openai:"), Settings(base_url=base_url))
+    chat = OpenAIChat(model.removeprefix("openai:"), Settings(base_url=base_url))
+    return chat, AskSettings(send=send_to_provider, **settings)
 
 
 def review(
@@ -287,11 +276,10 @@ def export_benchmark(
     """
     import json
 
-    from curation.images.image_index import list_images
-    from curation.images.image_table import align_to_images
+    from curation.images import image_index, image_table
     from curation.mediconfusion_export import export_pairs, images_without_licence
 
-    metadata = align_to_images(list_images(images), table) if table is not None else None
+    metadata = image_table.align_to_images(image_index.list_images(images), table) if table is not None else None
     folder = out or Path(name)
     funnel = export_pairs(
         name,
@@ -332,19 +320,13 @@ def quality(
 ) -> None:
     """Report how well text alone scores on a benchmark, and how balanced and varied it is."""
     from curation.report.blind_baseline import BlindAsking
-    from curation.report.quality import blind_metrics, measure_quality
-    from curation.report.quality_page import write_quality_report
-    from curation.writing.asking import AskSettings
+    from curation.report.quality import blind_metrics, measure_quality, write_quality_report
 
     blind = None
     if model is not None:
         # Greedy decoding, as in an evaluation, makes the baseline reproducible.
-        asking = AskSettings(temperature=0.0, send=send_to_provider)
-        blind = BlindAsking(
-            open_language_model(model, base_url),
-            out.with_suffix(".blind.jsonl"),
-            asking,
-        )
+        writer, asking = open_language_model(model, base_url, send_to_provider, temperature=0.0)
+        blind = BlindAsking(writer, out.with_suffix(".blind.jsonl"), asking)
     report = measure_quality(data, blind)
     write_quality_report(report, out)
     if report.blind_model is not None:

@@ -20,7 +20,10 @@ def deidentify(
     ],
     table: shared_options.Table = None,
     image_column: shared_options.ImageColumn = "image",
-    group_column: shared_options.GroupColumn = "group",
+    group_column: Annotated[
+        str,
+        typer.Option(help="column with the group of an image: patient, figure, article"),
+    ] = "group",
     no_text_search: shared_options.NoTextSearch = False,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="also copy this column of the table (repeatable)")
@@ -110,12 +113,14 @@ def deidentify(
 
 def texts(
     folder: Annotated[Path, typer.Argument(help="folder that `medprobe curate deidentify` wrote")],
-    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7865,
 ) -> None:
     """Serve a page on which a person decides about images with burned-in text."""
-    from curation.deidentify.review_texts import serve_text_review
+    from curation.deidentify.review_texts import build_text_review, pending_images
+    from dataset_builders.browser_page.page_server import serve_page
 
-    serve_text_review(folder, port)
+    purpose = f"deciding about {len(pending_images(folder))} images"
+    serve_page(lambda _: build_text_review(folder), folder, "texts", purpose, port)
 
 
 def withdraw(
@@ -148,21 +153,21 @@ def withdraw(
     """
     import json
 
-    from curation.gmai.items import UNIT_JOURNAL, withdraw_patient
+    from curation.deidentify.review_texts import is_gmai_folder
+    from curation.gmai.items import withdraw_patient
     from curation.images.file_names import DEIDENTIFICATION_REPORT
     from curation.withdraw import (
         UNREACHED_COPIES,
-        keyed_group_ids,
+        group_ids,
         withdraw_from_runs,
         withdraw_from_store,
         withdraw_group,
     )
 
-    private = folder / "private"
-    is_gmai = (private / UNIT_JOURNAL).is_file()
-    # `g-...` is already a keyed id; computing the id of a name needs the key.
-    ids = {group} if group.startswith("g-") else keyed_group_ids(folder, group)
-    for kind, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
+    is_gmai = is_gmai_folder(folder)
+    ids = group_ids(folder, group)
+    removed = withdraw_patient(folder / "private", group) if is_gmai else withdraw_group(folder, ids)
+    for kind, count in removed.items():
         typer.echo(f"removed: {count} {kind}")
     for root in runs or ():
         typer.echo(f"removed from the runs in {root}: {withdraw_from_runs(root, ids)} questions")

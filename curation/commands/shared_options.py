@@ -8,19 +8,11 @@ from typing import Annotated
 import typer
 
 # Folders and tables
-Embeddings = Annotated[
-    Path,
-    typer.Argument(help="embeddings folder, made by `medprobe curate embed`"),
-]
 Table = Annotated[
     Path | None,
     typer.Option(help="table of the images: .csv, .tsv, .jsonl, .parquet, or ROCO's captions.txt"),
 ]
 ImageColumn = Annotated[str, typer.Option(help="column of the table with the image's file name")]
-GroupColumn = Annotated[
-    str,
-    typer.Option(help="column with the group of an image: patient, figure, article"),
-]
 Questions = Annotated[
     Path,
     typer.Argument(help="questions folder, made by `medprobe curate write`"),
@@ -30,10 +22,6 @@ ModelName = Annotated[str, typer.Option(help="name of the language model on its 
 BaseUrl = Annotated[
     str | None,
     typer.Option(help="address of an OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1"),
-]
-Price = Annotated[
-    str | None,
-    typer.Option(help="price per million input and output tokens, e.g. 2.5,10: shows the cost"),
 ]
 Tries = Annotated[
     int,

@@ -110,12 +110,8 @@ def read_fake_questions(path: Path) -> list[FakeQuestion]:
         problem = _question_problem("-", question, options)
         return problem if problem or isinstance(options, str) else FakeQuestion(question, options)
 
-    return _read_rows(
-        path,
-        parse_row,
-        ("question",),
-        "A fake question has the column question and its options, as other questions have.",
-    )
+    remedy = "A fake question has the column question and its options, as other questions have."
+    return _read_rows(path, parse_row, ("question",), remedy)
 
 
 def _read_rows(
@@ -124,26 +120,43 @@ def _read_rows(
     required: Sequence[str],
     remedy: str,
 ) -> list[ParsedRow]:
-    """Parse the rows of a table.
-
-    For an invalid row, `parse_row` returns a string that says what is wrong. Raises BadInput if
-    there are no rows, or if rows are invalid; the message lists them.
-    """
     table = read_dataframe(path)
     require_columns(table, path, required, remedy)
+    return parse_rows(table, path, parse_row, "questions", remedy)
+
+
+def parse_rows(
+    table: pd.DataFrame,
+    path: Path,
+    parse_row: Callable[[dict[str, Any]], ParsedRow | str],
+    content: str,
+    remedy: str,
+) -> list[ParsedRow]:
+    """Parse the rows of a table.
+
+    Args:
+        table: the table.
+        path: its file, for errors.
+        parse_row: returns the parsed row or, for an invalid row, a string that says what is wrong.
+        content: what the rows are, for errors (in the plural).
+        remedy: how to correct the table.
+
+    Raises:
+        BadInput: there are no rows, or rows are invalid; the message lists them.
+    """
     problems = Problems()
-    questions = []
+    parsed_rows = []
     for number, row in enumerate(table.to_dict("records"), 1):
         parsed = parse_row({str(name): value for name, value in row.items()})
         if isinstance(parsed, str):
             problems.add(str(path), f"row {number}", parsed)
         else:
-            questions.append(parsed)
+            parsed_rows.append(parsed)
     # Report all invalid rows together, so that the user can correct them in one go.
     problems.check(remedy)
-    if not questions:
-        raise BadInput(f"{path}: contains no questions. {remedy}")
-    return questions
+    if not parsed_rows:
+        raise BadInput(f"{path}: contains no {content}. {remedy}")
+    return parsed_rows
 
 
 def image_groups(questions: Iterable[CustomQuestion], path: Path) -> pd.DataFrame:
@@ -205,18 +218,16 @@ def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
 
 def _question_problem(image: str, question: str, options: tuple[str, ...] | str) -> str:
     """Return what is wrong with a question; "" if it is valid."""
-    if not image or not question:
-        return "has no image or no question"
-    if not is_safe_relative_path(image):
-        return f"the image name {image!r} leaves its folder"
-    if isinstance(options, str):
-        return options
-    # At most 25, because an added "I do not know" needs a letter, too.
-    if not 2 <= len(options) <= 25 or not all(options):
-        return f"has {len(options)} options, not 2 to 25" if all(options) else "has an option without a text"
-    if len({option.casefold() for option in options}) < len(options):
-        return "has the same option twice"
-    return ""
+    problems = (
+        (not image or not question, "has no image or no question"),
+        (not is_safe_relative_path(image), f"the image name {image!r} leaves its folder"),
+        (isinstance(options, str), str(options)),
+        (not all(options), "has an option without a text"),
+        # At most 25, because an added "I do not know" needs a letter, too.
+        (not 2 <= len(options) <= 25, f"has {len(options)} options, not 2 to 25"),
+        (len({option.casefold() for option in options}) < len(options), "has the same option twice"),
+    )
+    return next((problem for applies, problem in problems if applies), "")
 
 
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,48 +113,46 @@ def build_none_entries(
     left_out: Counter[str] = Counter()
     usable = []
     for question in questions:
-        reason = _exclusion_reason(question) or (
-            "" if has_single_answer(question) else "another option may also be correct"
+        reason = _exclusion_reason(question) or _first_reason(
+            (not has_single_answer(question), "another option may also be correct")
         )
-        left_out[reason] += bool(reason)
-        usable += [] if reason else [question]
+        if reason:
+            left_out[reason] += 1
+        else:
+            usable.append(question)
 
-    entries: dict[str, dict[str, str]] = {}
-    for number, question, slot in _balance_positions(
-        usable,
-        seed,
-        [len(q.options) for q in usable],
-    ):
-        wrong = question.wrong_options
-        dropped = seeded_hash(f"control {question.image} {question.question}", seed) % len(wrong)
-        control_wrong = [
-            NONE_OPTION,
-            *(option for index, option in enumerate(wrong) if index != dropped),
-        ]
+    entries = []
+    for number, question, slot, _ in _balance_positions(usable, [len(q.options) for q in usable], seed):
+        control_wrong = question.wrong_options
+        dropped = seeded_hash(f"control {question.image} {question.question}", seed) % len(control_wrong)
+        control_wrong[dropped] = NONE_OPTION
         # Shuffle the wrong options, so that "None of the above" may appear at any position among
         # them.
         control_wrong.sort(key=lambda option: seeded_hash(f"{question.question} {option}", seed))
         for key, correct, other_options in (
-            (f"{number}", NONE_OPTION, wrong),
+            (f"{number}", NONE_OPTION, question.wrong_options),
             (f"{number}{CONTROL_SUFFIX}", question.correct_option, control_wrong),
         ):
-            letters = zip(
-                LETTERS,
-                [*other_options[:slot], correct, *other_options[slot:]],
-                strict=False,
+            letters = _letter_options(other_options, correct, slot)
+            entries.append(
+                {"entry_id": key, "img": question.image, "question": question.question}
+                | {f"choice_{letter}": f"{letter}: {option}" for letter, option in letters.items()}
+                | {"answer": LETTERS[slot]}
             )
-            entries[key] = {"entry_id": key, "img": question.image, "question": question.question}
-            entries[key] |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in letters}
-            entries[key] |= {"answer": LETTERS[slot]}
-    # Unary plus drops the zero count of the questions that were used.
-    return list(_sort_by_number(entries).values()), +left_out
+    return entries, left_out
 
 
 def _exclusion_reason(question: CustomQuestion) -> str:
     """Return why a question's options cannot be moved or replaced; "" if they can."""
-    if any(map(refers_to_options, question.options)):
-        return "an option refers to other options"
-    return "an option declines to answer or covers the remaining cases" if has_abstention(question.options) else ""
+    return _first_reason(
+        (any(map(refers_to_options, question.options)), "an option refers to other options"),
+        (has_abstention(question.options), "an option declines to answer or covers the remaining cases"),
+    )
+
+
+def _first_reason(*reasons: tuple[bool, str]) -> str:
+    """Return the first reason that applies; "" if none does."""
+    return next((reason for applies, reason in reasons if applies), "")
 
 
 def build_swap_entries(
@@ -216,51 +214,39 @@ def build_swap_entries(
         image_queue.append(image)
         swaps.append((image, question))
 
-    entries = {}
-    turns: Counter[int] = Counter()
-    for number, (image, question), slot in _balance_positions(
-        swaps,
-        seed,
-        [len(q.options) + 1 for _, q in swaps],
-    ):
+    entries: dict[str, dict[str, Any]] = {}
+    option_counts = [len(question.options) + 1 for _, question in swaps]
+    for number, (image, question), slot, rounds in _balance_positions(swaps, option_counts, seed):
         # Both the position of "I do not know" and its distance to the control's correct option are
         # balanced.
-        count = len(question.options) + 1
-        correct_slot = (slot + 1 + turns[count] // count % (count - 1)) % count
-        turns[count] += 1
+        correct_slot = (slot + 1 + rounds % len(question.options)) % option_counts[number]
         options = question.wrong_options
         options.insert(correct_slot - (slot < correct_slot), question.correct_option)
-        entry = _build_entry(
-            question.question,
-            options,
-            UNKNOWN_OPTION,
-            slot,
-            image,
-        ) | {"original_img": question.image}
-        entries[str(number)] = entry
-        control = {
+        entry = _build_entry(question.question, options, UNKNOWN_OPTION, slot, image)
+        entry["original_img"] = question.image
+        entries[f"{number}"] = entry
+        entries[f"{number}{CONTROL_SUFFIX}"] = entry | {
             "img": question.image,
             "answer": question.correct_option,
             "answer_id": LETTERS[correct_slot],
         }
-        entries[f"{number}{CONTROL_SUFFIX}"] = entry | control
-    return _sort_by_number(entries), left_out
+    return entries, left_out
 
 
 def _swap_exclusion_reason(question: CustomQuestion) -> str:
     """Return why a question cannot be asked about another image; "" if it can."""
-    if reason := _exclusion_reason(question):
-        return reason
-    if not find_regions(question.kind):
-        return "the organ of its image is unknown"
-    question_regions = find_regions(question.question)
-    if not question_regions or regions_disjoint(question_regions, find_regions(question.kind)):
-        return "it names no organ of its image, so another image may answer it"
-    if fits_any_image(question.options):
-        return "an option is correct for any image"
-    if asks_for_absence(question.question):
-        return "it asks for what is absent or normal"
-    return "any image answers it" if GENERIC_TOPIC.search(" ".join((question.question, *question.options))) else ""
+    regions, image_regions = find_regions(question.question), find_regions(question.kind)
+    is_generic = GENERIC_TOPIC.search(" ".join((question.question, *question.options))) is not None
+    return _exclusion_reason(question) or _first_reason(
+        (not image_regions, "the organ of its image is unknown"),
+        (
+            not regions or regions_disjoint(regions, image_regions),
+            "it names no organ of its image, so another image may answer it",
+        ),
+        (fits_any_image(question.options), "an option is correct for any image"),
+        (asks_for_absence(question.question), "it asks for what is absent or normal"),
+        (is_generic, "any image answers it"),
+    )
 
 
 def _may_show(kind: str, option: str) -> bool:
@@ -293,32 +279,20 @@ def build_fake_entries(
         (q for q in questions if not _exclusion_reason(q)),
         key=lambda q: seeded_hash(f"real {q.image} {q.question}", seed),
     )[: len(fakes)]
+    control_entries = {}
+    for number, question, slot, _ in _balance_positions(controls, [len(q.options) + 1 for q in controls], seed):
+        options = question.wrong_options
+        options.insert(seeded_hash(f"unknown {question.question}", seed) % len(question.options), UNKNOWN_OPTION)
+        control_entries[number] = _build_entry(
+            question.question, options, question.correct_option, slot, question.image
+        )
     entries = {}
-    for number, fake, slot in _balance_positions(
-        list(fakes),
-        seed,
-        [len(fake.options) + 1 for fake in fakes],
-    ):
-        entries[str(number)] = _build_entry(
-            fake.question,
-            fake.options,
-            UNKNOWN_OPTION,
-            slot,
-            shuffled_images[number % len(shuffled_images)],
-        )
-    for number, question, slot in _balance_positions(
-        controls,
-        seed,
-        [len(q.options) + 1 for q in controls],
-    ):
-        other_options = question.wrong_options
-        other_options.insert(
-            seeded_hash(f"unknown {question.question}", seed) % (len(other_options) + 1), UNKNOWN_OPTION
-        )
-        entries[f"{number}{CONTROL_SUFFIX}"] = _build_entry(
-            question.question, other_options, question.correct_option, slot, question.image
-        )
-    return _sort_by_number(entries)
+    for number, fake, slot, _ in _balance_positions(fakes, [len(fake.options) + 1 for fake in fakes], seed):
+        image = shuffled_images[number % len(shuffled_images)]
+        entries[f"{number}"] = _build_entry(fake.question, fake.options, UNKNOWN_OPTION, slot, image)
+        if number in control_entries:
+            entries[f"{number}{CONTROL_SUFFIX}"] = control_entries[number]
+    return entries
 
 
 def describe_controls(scenarios: Mapping[str, Any]) -> str:
@@ -340,61 +314,34 @@ def describe_controls(scenarios: Mapping[str, Any]) -> str:
     return f"{CONTROLS_NOTE_START}: {offer}. Always giving up scores {100 - share:.1f} %."
 
 
-def _sort_by_number(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Sort entries by number, each control after its question."""
-    return dict(
-        sorted(
-            entries.items(),
-            key=lambda pair: (int(pair[0].removesuffix(CONTROL_SUFFIX)), pair[0]),
-        ),
-    )
-
-
 def _balance_positions(
-    questions: list[Any],
-    seed: int,
-    option_counts: list[int],
-) -> list[tuple[int, Any, int]]:
+    questions: Sequence[Any], option_counts: Sequence[int], seed: int
+) -> list[tuple[int, Any, int, int]]:
     """Choose the position of each question's correct option, with all positions equally frequent.
 
-    `option_counts` is the number of options of each question; positions are balanced among
-    questions with the same number. Returns (number, question, position) in random order.
+    Questions with the same number of options take turns in random order, so positions are balanced
+    among them. Returns (number, question, position, how often the positions were used up before).
     """
     turns: Counter[int] = Counter()
     placed = []
-    for number in sorted(
-        range(len(questions)),
-        key=lambda index: seeded_hash(f"place {index}", seed),
-    ):
+    for number in sorted(range(len(questions)), key=lambda index: seeded_hash(f"place {index}", seed)):
         count = option_counts[number]
-        placed.append((number, questions[number], turns[count] % count))
+        rounds, slot = divmod(turns[count], count)
         turns[count] += 1
-    return placed
+        placed.append((number, questions[number], slot, rounds))
+    return sorted(placed, key=lambda place: place[0])
 
 
-def rename_entry_images(entries: Iterable[dict[str, Any]], names: dict[str, str]) -> None:
-    """Replace the image names of entries in place.
-
-    Args:
-        entries: entries of one scenario's file.
-        names: image -> its name in the set.
-    """
-    for entry in entries:
-        entry |= {key: names[entry[key]] for key in ("img", "original_img") if key in entry}
+def _letter_options(other_options: Sequence[str], correct: str, slot: int) -> dict[str, str]:
+    """Map letters to options, with the correct option at position `slot`."""
+    return dict(zip(LETTERS, [*other_options[:slot], correct, *other_options[slot:]], strict=False))
 
 
-def _build_entry(
-    question: str,
-    other_options: Sequence[str],
-    correct: str,
-    slot: int,
-    image: str,
-) -> dict[str, Any]:
+def _build_entry(question: str, other_options: Sequence[str], correct: str, slot: int, image: str) -> dict[str, Any]:
     """Build an entry of the FAKE or SWAP file, with the correct option at position `slot`."""
-    letters = dict(zip(LETTERS, [*other_options[:slot], correct, *other_options[slot:]], strict=False))
     return {
         "question": question,
-        "option": letters,
+        "option": _letter_options(other_options, correct, slot),
         "answer": correct,
         "answer_id": LETTERS[slot],
         "img": image,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
+from curation.custom_sets.custom_questions import parse_rows
 from curation.images.image_table import cell_text, read_dataframe, require_columns
 from curation.images.pairing import pair_names
-from dataset_builders.errors import BadInput, Problems
+from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import ParsedLabel, find_cues, label_key, parse_finding
 from dataset_builders.source_files import is_safe_relative_path
 from dataset_builders.terms import (
@@ -109,8 +110,8 @@ class ProbeTable:
     """
 
     images: list[ProbedImage]
-    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    unused: list[str] = field(default_factory=list)
+    skipped: Counter[tuple[str, str]]
+    unused: list[str]
 
 
 def labels_may_coincide(label_a: ParsedLabel, label_b: ParsedLabel) -> bool:
@@ -174,58 +175,35 @@ def read_probe_table(
         *(() if modality else ("modality",)),
     }
     require_columns(table, path, sorted(required), TABLE_REMEDY)
-    unused = [
-        str(name)
-        for name in table.columns
-        if name
-        not in {
-            *required,
-            "positions",
-            "absent",
-            *OTHER_COLUMNS,
-        }
-    ]
+    unused = [str(name) for name in table.columns if name not in {*required, "positions", "absent", *OTHER_COLUMNS}]
 
     # `reviewed` marks a table that `medprobe curate captions` wrote; other tables need no review.
-    if "reviewed" in table.columns:
-        unreviewed = sum(not cell_text(row.get("reviewed")) for row in table.to_dict("records"))
-        if unreviewed:
-            raise BadInput(
-                f"{path}: {unreviewed} of {len(table)} rows are not reviewed. Model output is not "
-                "ground truth: check "
-                "these rows against the images and enter your name in the column `reviewed`, or "
-                "delete them."
-            )
-
-    problems = Problems()
-    probe_table = ProbeTable([], unused=unused)
-    seen_images: set[str] = set()
-    for number, row in enumerate(table.to_dict("records"), 1):
-        image = cell_text(row[image_column])
-        probed = ProbedImage(
-            image,
-            organ or cell_text(row["organ"]),
-            modality or cell_text(row["modality"]),
+    unreviewed = sum(not cell_text(cell) for cell in table.get("reviewed", ()))
+    if unreviewed:
+        raise BadInput(
+            f"{path}: {unreviewed} of {len(table)} rows are not reviewed. Model output is not "
+            "ground truth: check these rows against the images and enter your name in the column "
+            "`reviewed`, or delete them."
         )
-        problem = _row_problem(probed, seen_images)
-        if problem is None:
-            probed = replace(probed, place=parse_image_context([probed.organ], probed.modality))
-            labels, positions = (
-                _split_cell(row[findings_column]),
-                _split_cell(row.get("positions"), blanks=True),
-            )
-            probed, problem = _add_findings(probed, labels, positions, probe_table.skipped)
-        if problem is None:
-            seen_images.add(image)
-            probe_table.images.append(
-                _add_absent(probed, _split_cell(row.get("absent")), probe_table.skipped),
-            )
-        else:
-            problems.add(str(path), f"row {number}", problem)
-    problems.check(TABLE_REMEDY)
-    if not probe_table.images:
-        raise BadInput(f"{path}: contains no images. {TABLE_REMEDY}")
-    return probe_table
+
+    skipped: Counter[tuple[str, str]] = Counter()
+    seen_images: set[str] = set()
+
+    def parse_row(row: dict[str, Any]) -> ProbedImage | str:
+        probed = ProbedImage(
+            cell_text(row[image_column]), organ or cell_text(row["organ"]), modality or cell_text(row["modality"])
+        )
+        if problem := _row_problem(probed, seen_images):
+            return problem
+        probed = replace(probed, place=parse_image_context([probed.organ], probed.modality))
+        labels, positions = _split_cell(row[findings_column]), _split_cell(row.get("positions"), blanks=True)
+        labelled = _add_findings(probed, labels, positions, skipped)
+        if isinstance(labelled, str):
+            return labelled
+        seen_images.add(probed.image)
+        return _add_absent(labelled, _split_cell(row.get("absent")), skipped)
+
+    return ProbeTable(parse_rows(table, path, parse_row, "images", TABLE_REMEDY), skipped, unused)
 
 
 def _split_cell(cell: Any, blanks: bool = False) -> tuple[str, ...]:
@@ -241,18 +219,18 @@ def _split_cell(cell: Any, blanks: bool = False) -> tuple[str, ...]:
 
 def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
     """Return what is wrong with a row's image, organ or modality; None if they are valid."""
-    if not probed.image or not probed.organ or not probed.modality:
-        return "has no image, organ or modality"
-    if not is_safe_relative_path(probed.image):
-        return f"the image name {probed.image!r} leaves its folder"
-    if probed.image in seen_images:
-        return f"image {probed.image!r} already has a row"
-    if not normalize_term(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
-        return "has an organ or modality without letters"
-    for text in (probed.organ, probed.modality):
-        if _is_doubtful(text):
-            return f"{text!r} is not a plain organ or modality name"
-    return None
+    has_letters = normalize_term(probed.organ) and re.search(r"[a-z0-9]", probed.image_type.split("_")[1])
+    problems = (
+        (not (probed.image and probed.organ and probed.modality), "has no image, organ or modality"),
+        (not is_safe_relative_path(probed.image), f"the image name {probed.image!r} leaves its folder"),
+        (probed.image in seen_images, f"image {probed.image!r} already has a row"),
+        (not has_letters, "has an organ or modality without letters"),
+        *(
+            (_is_doubtful(text), f"{text!r} is not a plain organ or modality name")
+            for text in (probed.organ, probed.modality)
+        ),
+    )
+    return next((problem for applies, problem in problems if applies), None)
 
 
 def _is_doubtful(text: str) -> bool:
@@ -267,13 +245,13 @@ def _add_findings(
     labels: Sequence[str],
     positions: Sequence[str],
     skipped: Counter[tuple[str, str]],
-) -> tuple[ProbedImage, str | None]:
-    """Return the image with its findings, and the row's problem (None if there is none)."""
+) -> ProbedImage | str:
+    """Return the image with its findings, or what is wrong with the row."""
     is_normal = [label.casefold() in NORMAL_CELLS for label in labels]
     if len(labels) == 1 and is_normal[0]:
-        return replace(probed, is_normal=True), "is normal and has a position" if positions else None
+        return "is normal and has a position" if positions else replace(probed, is_normal=True)
     if positions and len(positions) != len(labels):
-        return probed, f"has {len(labels)} findings and {len(positions)} positions"
+        return f"has {len(labels)} findings and {len(positions)} positions"
 
     findings: dict[str, Finding] = {}
     for index, text in enumerate(labels):
@@ -295,8 +273,8 @@ def _add_findings(
             position = ""  # given twice, at two positions
         findings[key] = Finding(findings[key].label if key in findings else label, position)
     if findings and any(is_normal):
-        return probed, "is normal and has findings"
-    return replace(probed, findings=tuple(findings.values())), None
+        return "is normal and has findings"
+    return replace(probed, findings=tuple(findings.values()))
 
 
 def _add_absent(
@@ -461,17 +439,11 @@ def add_box_positions(
     """
     table = _read_boxes(boxes)
     files = match_files(list(dict.fromkeys(table["image"])), [image.image for image in probed])
-    box_rows: dict[str, list[int]] = {}
-    counts = Counter(used=0, across_parts=0, of_other_images=0, unmatched=0)
-    for row, name in enumerate(table["image"]):
-        if name in files:
-            box_rows.setdefault(files[name], []).append(row)
-        else:
-            counts["of_other_images"] += 1
+    table["file"] = table["image"].map(files)
+    image_boxes = {str(file): rows for file, rows in table.groupby("file")}
+    counts = Counter(used=0, across_parts=0, of_other_images=int(table["file"].isna().sum()), unmatched=0)
     placed = [
-        _place_findings(image, box_rows[image.image], table, images, boxes, counts)
-        if image.image in box_rows
-        else image
+        _place_findings(image, image_boxes[image.image], images, boxes, counts) if image.image in image_boxes else image
         for image in probed
     ]
     return placed, counts
@@ -499,12 +471,7 @@ def _read_boxes(boxes: Path) -> pd.DataFrame:
 
 
 def _place_findings(
-    image: ProbedImage,
-    rows: list[int],
-    table: pd.DataFrame,
-    images: Path,
-    boxes: Path,
-    counts: Counter[str],
+    image: ProbedImage, rows: pd.DataFrame, images: Path, boxes: Path, counts: Counter[str]
 ) -> ProbedImage:
     """Return an image whose findings have the positions of their boxes.
 
@@ -512,25 +479,20 @@ def _place_findings(
     """
     with Image.open(images / image.image) as opened:
         size = opened.size
+    keys = [label_key(finding.text, image.place) for finding in image.findings]
     finding_boxes: dict[int, list[Box]] = {}
-    for row in rows:
-        x, y, width, height = (float(str(table.at[row, name])) for name in ("x", "y", "width", "height"))
+    for number, finding, x, y, width, height in rows[["finding", "x", "y", "width", "height"]].itertuples():
         # Published boxes are rounded, so they may exceed the image by one pixel.
         if x < -1 or y < -1 or x + width > size[0] + 1 or y + height > size[1] + 1:
             raise BadInput(
-                f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} "
-                "pixels. "
-                "Give boxes in the pixels of the images as they are."
+                f"{boxes}: row {number + 1} has a box that leaves its image of {size[0]} x {size[1]} "
+                "pixels. Give boxes in the pixels of the images as they are."
             )
-        key = label_key(str(table.at[row, "finding"]), image.place)
-        index = next(
-            (k for k, finding in enumerate(image.findings) if label_key(finding.text, image.place) == key),
-            None,
-        )
-        if index is None:
-            counts["unmatched"] += 1
+        key = label_key(finding, image.place)
+        if key in keys:
+            finding_boxes.setdefault(keys.index(key), []).append((x, y, width, height))
         else:
-            finding_boxes.setdefault(index, []).append((x, y, width, height))
+            counts["unmatched"] += 1
 
     findings = list(image.findings)
     for index, its_boxes in finding_boxes.items():

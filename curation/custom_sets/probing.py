@@ -279,9 +279,10 @@ def build_probes(
         questions[name].append(("entity_hallu", FINDING_QUESTION.format(finding), "no"))
 
     balanced_images = _balanced_abnormality_images(images, seed)
-    candidates = [image for image in images if image.findings or image.is_normal]
-    left_out["without_abnormality"] += len(candidates) - len(balanced_images)
-    for image in candidates:
+    left_out["without_abnormality"] += sum(
+        image.image not in balanced_images for image in images if image.findings or image.is_normal
+    )
+    for image in images:
         if image.image in balanced_images:
             questions[image.image].append(
                 ("abnormality", ABNORMALITY_QUESTION, "no" if image.is_normal else "yes"),

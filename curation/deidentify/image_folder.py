@@ -15,8 +15,8 @@ aside for a person to review. A table lists the keyed groups; a report counts wh
     OUT.key, OUT.names.csv      private, next to the folder: the key, and the file of each id
     .OUT.partial/               unfinished output; repeat the command to resume
 
-See also: identifying words of headers (`header_identifiers.py`), detection of burned-in text
-(`images/burned_in_text.py`), decisions about it (`review_texts.py`).
+See also: detection of burned-in text (`images/burned_in_text.py`), decisions about it
+(`review_texts.py`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.deidentify.header_identifiers import header_identifiers
-from curation.deidentify.image_labels import LABELS_FOLDER, ImageLabels, write_labels, write_volume
-from curation.deidentify.patient_table import PatientTable
+from curation.deidentify.image_labels import LABELS_FOLDER, CleanFile, ImageLabels, write_labels, write_volume
+from curation.deidentify.patient_table import PatientTable, header_identifiers
 from curation.images.burned_in_text import PENDING_FOLDER, find_text, write_boxes
 from curation.images.file_names import (
     DEIDENTIFICATION_REPORT,
@@ -95,37 +94,28 @@ def deidentify_folder(
     folder = folder.absolute()
     paths = find_images(folder, labels)
     volumes = sorted({image for label_set in labels for image in label_set.volumes})
+    names = {path: path.relative_to(folder).as_posix() for path in (*paths, *volumes)}
     pseudonyms, withdrawn = load_pseudonyms(out), read_withdrawn_ids(out)
     counts = {
         section: Counter[str]() for section in ("files", "not_taken", "ignored_in_headers", "labels", "labels_left_out")
     }
-    new_names: dict[Path, str] = {}
-    groups: dict[Path, str] = {}
+    clean_files: dict[Path, CleanFile] = {}
     identifiers: dict[str, set[str]] = defaultdict(set)
     """Group (or the file's name, if it has none) -> words that name its patient, from all of its
     files.
     """
-    patient_groups: dict[str, set[str]] = defaultdict(set)
-    """PatientID -> groups of its images."""
-    sizes: dict[Path, tuple[int, int]] = {}
 
-    def add_file(
-        path: Path,
-        new_name: str,
-        patient: str = "",
-        words: Set[str] = frozenset(),
-    ) -> None:
-        name = path.relative_to(folder).as_posix()
-        group = pseudonyms.group((patient_table.group(name) if patient_table else "") or patient)
-        identifiers[group or name] |= words | (patient_table.patient_words(name) if patient_table else set())
-        new_names[path], groups[path] = new_name, group
-        patient_groups[patient].add(group)
-
-    def check_not_withdrawn(path: Path, patient: str = "") -> None:
-        name = path.relative_to(folder).as_posix()
-        group = pseudonyms.group((patient_table.group(name) if patient_table else "") or patient)
-        if withdrawn & {pseudonyms.id_for("i", name), group}:
+    def keyed_group(path: Path, patient: str = "") -> str:
+        """Return the keyed group of a file. Raises Skipped if its patient has withdrawn."""
+        group = pseudonyms.group((patient_table.group(names[path]) if patient_table else "") or patient)
+        if withdrawn & {pseudonyms.id_for("i", names[path]), group}:
             raise Skipped("its patient has withdrawn")
+        return group
+
+    def add_file(path: Path, clean_file: CleanFile, words: Set[str] = frozenset()) -> None:
+        clean_files[path] = clean_file
+        table_words = patient_table.patient_words(names[path]) if patient_table else set()
+        identifiers[clean_file.group or names[path]] |= words | table_words
 
     work = out.with_name(f".{out.name}.partial")
     try:
@@ -146,7 +136,7 @@ def deidentify_folder(
         with Journal(work / FINISHED_JOURNAL) as journal:
             finished = {entry["id"]: entry for entry in journal.entries}
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
-                key, ignored = pseudonyms.id_for("i", path.relative_to(folder).as_posix()), list[str]()
+                key, ignored = pseudonyms.id_for("i", names[path]), list[str]()
                 try:
                     file_stat = path.stat()
                     state = [file_stat.st_size, file_stat.st_mtime_ns, search_text]
@@ -156,7 +146,7 @@ def deidentify_folder(
                     with skip_on_error(UNUSABLE_HEADER):
                         patient = "" if dataset is None else str(dataset.get("PatientID", "") or "")
                         words = set[str]() if dataset is None else header_identifiers(dataset)
-                    check_not_withdrawn(path, patient)
+                    group = keyed_group(path, patient)
                     entry = finished.get(key, {})
                     if entry.get("state") != state:
                         entry = {"id": key, "state": state}
@@ -167,9 +157,8 @@ def deidentify_folder(
                     continue
                 counts["files"]["dicom" if is_header else "images"] += 1
                 counts["ignored_in_headers"].update(entry["ignored"])
-                add_file(path, entry["image"], patient, words)
-                if entry["size"]:
-                    sizes[path] = entry["size"][0], entry["size"][1]
+                size = (entry["size"][0], entry["size"][1]) if entry["size"] else None
+                add_file(path, CleanFile(entry["image"], group, patient, size), words)
                 if entry["boxes"]:
                     text_boxes[entry["image"]] = entry["boxes"]
         pending = len(text_boxes)
@@ -178,37 +167,40 @@ def deidentify_folder(
         # Volumes that labels belong to.
         volume_skips: list[Skip] = []
         for path in volumes:
-            new_name = f"{pseudonyms.id_for('i', path.relative_to(folder).as_posix())}.nii.gz"
+            new_name = f"{pseudonyms.id_for('i', names[path])}.nii.gz"
             try:
-                check_not_withdrawn(path)
+                group = keyed_group(path)
                 write_volume(path, work / "images" / new_name)
             except Skipped as error:
                 counts["not_taken"][_skip_reason(str(error))] += 1
                 volume_skips.append(skip_from_error("labels", path.name, error))
                 continue
             counts["files"]["volumes"] += 1
-            add_file(path, new_name)
+            add_file(path, CleanFile(new_name, group))
 
         label_files = (path for label_set in labels for path in label_set.files)
         if unused := set(map(folder.joinpath, list_files(folder))).difference(paths, volumes, label_files):
             counts["not_taken"]["neither an image or DICOM file nor a volume with labels"] = len(unused)
-        if not new_names:
+        if not clean_files:
             raise BadInput(
                 f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).",
             )
 
         # Delete pictures of an interrupted call whose files have since been deleted or changed.
-        for part in ("images", PENDING_FOLDER):
-            for path in (work / part).iterdir():
-                if path.name not in new_names.values() or (part == PENDING_FOLDER) != (path.name in text_boxes):
-                    path.unlink()
+        kept_names = {file.name for file in clean_files.values()}
+        for path in (*(work / "images").iterdir(), *(work / PENDING_FOLDER).iterdir()):
+            if path.name not in kept_names or (path.parent.name == PENDING_FOLDER) != (path.name in text_boxes):
+                path.unlink()
 
         # Table and labels come last, since all identifiers of a group are known only now.
-        names = {path: path.relative_to(folder).as_posix() for path in new_names}
         rows = [
-            {"image": new_names[path], "group": groups[path], **row}
-            for path, name in names.items()
-            for row in (patient_table.redacted_rows(name, identifiers[groups[path] or name]) if patient_table else [{}])
+            {"image": file.name, "group": file.group, **row}
+            for path, file in clean_files.items()
+            for row in (
+                patient_table.redacted_rows(names[path], identifiers[file.group or names[path]])
+                if patient_table
+                else [{}]
+            )
         ]
         pd.DataFrame(
             rows,
@@ -219,7 +211,7 @@ def deidentify_folder(
         for label_set in labels:
             (work / LABELS_FOLDER).mkdir(exist_ok=True)
             counts["labels"][label_set.kind] += write_labels(
-                label_set, work / LABELS_FOLDER, new_names, sizes, patient_words
+                label_set, work / LABELS_FOLDER, clean_files, patient_words
             )
             counts["labels_left_out"].update(skip.kind for skip in label_set.skips)
         if not skip_contradictions:
@@ -227,13 +219,16 @@ def deidentify_folder(
                 [*volume_skips, *(skip for label_set in labels for skip in label_set.skips)],
             )
 
+        groups_by_patient = Counter(
+            patient for patient, _ in {(file.patient, file.group) for file in clean_files.values()}
+        )
         report = {
             "made_by": "medprobe curate deidentify", "at": datetime.now(UTC).isoformat(timespec="seconds"), "ids": KEYED_IDS,
             "key": pseudonyms.id_for("k", ""), "method": DEIDENTIFICATION_METHOD,
             **{section: dict(sorted(reasons.items())) for section, reasons in counts.items()},
-            "groups": len({*groups.values()} - {""}),
+            "groups": len({file.group for file in clean_files.values()} - {""}),
             "patient_ids_in_several_groups": sum(
-                len(ids) > 1 for patient, ids in patient_groups.items() if patient
+                count > 1 for patient, count in groups_by_patient.items() if patient
             ),
             "table": patient_table.counts if patient_table else {},
             "text": {"searched": search_text, "images_with_text": pending, "undecided": pending, "decisions": {}},
@@ -241,7 +236,7 @@ def deidentify_folder(
         write_json(work / DEIDENTIFICATION_REPORT, report)
         write_private_csv(
             name_list_path(out),
-            [(new_names[path], name) for path, name in names.items()],
+            [(file.name, names[path]) for path, file in clean_files.items()],
         )
         # The folder is finished: delete the journal and the lock file.
         for private in (work / FINISHED_JOURNAL, *work.glob(".*.lock")):

@@ -16,7 +16,7 @@ See also: the readers (`curation/readers/`), the images (`image_folder.py`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,23 @@ from dataset_builders.label_reading import describe_requirements, parse_label
 LABELS_FOLDER = "labels"
 DEFAULT_CLASS_NAMES = {number: f"class {number}" for number in range(256)}
 """Class names if the source gives none."""
+
+
+@dataclass(frozen=True)
+class CleanFile:
+    """A picture or volume of the de-identified folder.
+
+    Attributes:
+        group: its keyed group; "" if unknown.
+        patient: PatientID of its header; "" if it has none.
+        size: (height, width) in pixels; None for volumes, and for pictures that EXIF rotates, whose
+            labels may refer to either orientation.
+    """
+
+    name: str
+    group: str
+    patient: str = ""
+    size: tuple[int, int] | None = None
 
 
 @dataclass
@@ -123,8 +140,7 @@ def load_image_labels(path: Path, folder: Path) -> ImageLabels:
 def write_labels(
     labels: ImageLabels,
     out: Path,
-    ids: Mapping[Path, str],
-    sizes: Mapping[Path, tuple[int, int]],
+    clean_files: Mapping[Path, CleanFile],
     patient_words: set[str],
 ) -> int:
     """Write the labels of de-identified images.
@@ -132,9 +148,8 @@ def write_labels(
     Args:
         labels: the labels, to which skips and the written class names are added.
         out: folder to write to.
-        ids: path of an image -> name of its de-identified file; labels of other images are left
+        clean_files: path of an image -> its de-identified file; labels of other images are left
             out.
-        sizes: path of a picture that EXIF does not rotate -> (height, width) in pixels.
         patient_words: words that name patients, which are removed from class names that are not
             medical terms.
 
@@ -144,22 +159,21 @@ def write_labels(
     images: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []
     numbers: dict[str, int] = {}
-    for annotation, path in [(annotation, path) for annotation, path in labels.pairs if path in ids]:
+    for annotation, path in [(annotation, path) for annotation, path in labels.pairs if path in clean_files]:
+        clean_file = clean_files[path]
         try:
             if labels.kind == "nifti":
-                write_volume(annotation.files[0], out / ids[path])
+                write_volume(annotation.files[0], out / clean_file.name)
                 images.append({})
                 continue
-            if path not in sizes:
+            if clean_file.size is None:
                 raise Skipped(EXIF_ROTATED)
-            height, width = sizes[path]
-            targets = annotation.targets((height, width))
+            targets = annotation.targets(clean_file.size)
         except Skipped as error:
             labels.skips.append(skip_from_error("labels", annotation.image, error))
             continue
-        images.append(
-            {"id": len(images) + 1, "file_name": ids[path], "height": height, "width": width},
-        )
+        height, width = clean_file.size
+        images.append({"id": len(images) + 1, "file_name": clean_file.name, "height": height, "width": width})
         for target in targets:
             number = numbers.setdefault(target.label, len(numbers) + 1)
             shape = {
@@ -237,17 +251,18 @@ def write_volume(path: Path, out: Path) -> None:
         nibabel.save(clean, out)
 
 
-def delete_labels(out: Path, image: str) -> None:
-    """Delete the labels of an image from a finished folder.
+def delete_labels(out: Path, images: Set[str]) -> None:
+    """Delete the labels of images from a finished folder.
 
     Args:
         out: the folder.
-        image: name of the image in it.
+        images: names of the images in it.
     """
-    (out / LABELS_FOLDER / image).unlink(missing_ok=True)
+    for image in images:
+        (out / LABELS_FOLDER / image).unlink(missing_ok=True)
     for path in (out / LABELS_FOLDER).glob("[0-9]*.json"):
         document = json.loads(path.read_text(encoding="utf-8"))
-        if image_ids := {entry["id"] for entry in document["images"] if entry["file_name"] == image}:
+        if image_ids := {entry["id"] for entry in document["images"] if entry["file_name"] in images}:
             document["images"] = [entry for entry in document["images"] if entry["id"] not in image_ids]
             document["annotations"] = [shape for shape in document["annotations"] if shape["image_id"] not in image_ids]
             write_json(path, document)

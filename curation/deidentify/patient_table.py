@@ -6,22 +6,27 @@ birth.
 
 Words match regardless of case, accents and transliteration, and even if they are joined, split or
 inflected (`Anna-Maria`, `Annamaria`; `12-34-5678`, `12345678`; `Zwettlingers`). Other words may
-identify a patient, too, so a person has to read the texts.
+identify a patient, too, so a person has to read the texts. A DICOM header itself is never copied:
+only the picture of the file is written (`curation/readers/pixels.py`).
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from curation.images.image_table import cell_text, image_text, match_rows_to_images
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 
 COMBINING_MARKS = "".join(
     sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M")
@@ -125,6 +130,43 @@ def date_words(date: str) -> set[str]:
     }
 
 
+NUMBER_KEYWORDS = (
+    "PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "ServiceEpisodeID", "StudyID",
+    "MedicalRecordLocator", "PatientTelephoneNumbers", "PlacerOrderNumberImagingServiceRequest", "FillerOrderNumberImagingServiceRequest",
+)  # fmt: skip
+"""Elements with a number that identifies a person (names are in the elements of value
+representation PN)."""
+
+
+def element_values(element: Any) -> list[Any]:
+    """Return the values of a DICOM element as a list, empty for an empty element."""
+    value = element.value
+    return list(value) if element.VM > 1 else [] if value is None else [value]
+
+
+def header_identifiers(dataset: Any) -> set[str]:
+    """Collect the words of a DICOM data set that are names, identifying numbers or days of birth.
+
+    Args:
+        dataset: the data set (pydicom); its sequences are searched too.
+
+    Returns:
+        Folded words, in the form that `redact_words` expects.
+    """
+    identifiers: set[str] = set()
+    for element in dataset.iterall():
+        if element.VR == "PN":
+            # Names of physicians and operators are included: they narrow down who the patient is.
+            identifiers = identifiers.union(
+                *(name_words(str(name)) for name in element_values(element)),
+            )
+        elif element.keyword in NUMBER_KEYWORDS:
+            identifiers |= number_words(" ".join(map(str, element_values(element))))
+        elif element.keyword == "PatientBirthDate":
+            identifiers |= date_words(str(element.value or ""))
+    return identifiers
+
+
 MONTH_PATTERN = (
     r"(?:jan|feb|fe?v|m[aä]r|maa|mrz|apr|abr|avr|ma[iy]|mag|mei|jun|juin|giu|jul|juil"
     r"|lug|aug|ago|ao[uû]|sep|set|o[ck]t|ott|out|nov|de[czs]"
@@ -162,11 +204,7 @@ def redact_birth_dates(text: str) -> tuple[str, int]:
     Returns:
         The redacted text, and the number of replacements.
     """
-    spans = [match.span(match.lastindex or 0) for match in BIRTH_DATE.finditer(text)]
-    # From the end, so that earlier positions stay valid.
-    for start, end in reversed(spans):
-        text = text[:start] + REDACTION + text[end:]
-    return text, len(spans)
+    return _redact_spans(text, [match.span(match.lastindex or 0) for match in BIRTH_DATE.finditer(text)])
 
 
 def redact_words(text: str, words: set[str]) -> tuple[str, int]:
@@ -182,7 +220,12 @@ def redact_words(text: str, words: set[str]) -> tuple[str, int]:
     Returns:
         The redacted text, and the number of replacements.
     """
-    spans = list(_word_spans(text, words)) if words else []
+    return _redact_spans(text, list(_word_spans(text, words)) if words else [])
+
+
+def _redact_spans(text: str, spans: list[tuple[int, int]]) -> tuple[str, int]:
+    """Replace spans (start, end), which are in order; return the text and their number."""
+    # From the end, so that earlier positions stay valid.
     for start, end in reversed(spans):
         text = text[:start] + REDACTION + text[end:]
     return text, len(spans)
@@ -317,7 +360,7 @@ class PatientTable:
 
         Args:
             file: path of the image.
-            identifiers: more folded words to remove.
+            identifiers: the folded words to remove, those of `patient_words` among them.
 
         Returns:
             Rows without image and group.
@@ -325,10 +368,9 @@ class PatientTable:
         redacted = []
         self.counts["images_without_row"] += file not in self._rows
         path_words = folded_words(re.sub(r"\.\w+$", "", file), 5)
-        all_words = identifiers | self.patient_words(file)
         for row in self._rows.get(file, ()):
             texts = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
-            clean = {name: self._redact(text, all_words) for name, text in texts.items()}
+            clean = {name: self._redact(text, identifiers) for name, text in texts.items()}
             # A file may be named after its patient: count such rows for a person to read.
             self.counts[FILE_NAME_WORDS_COUNT] += any(folded_words(text) & path_words for text in clean.values())
             redacted.append(clean)
@@ -339,3 +381,22 @@ class PatientTable:
         clean, count = redact_words(text, words)
         self.counts["words_removed"] += count + births
         return clean
+
+
+def delete_rows(path: Path, images: Set[str]) -> int:
+    """Delete the rows about images from a CSV of a finished folder.
+
+    Args:
+        path: the file.
+        images: names of the images.
+
+    Returns:
+        Number of rows deleted.
+    """
+    # File names may hold bytes that are not UTF-8: surrogateescape writes them back unchanged.
+    rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "surrogateescape"), newline="")))
+    remaining = [row for row in rows if not images & set(row)]
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(remaining)
+    replace_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
+    return len(rows) - len(remaining)

@@ -14,11 +14,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
 from curation.deidentify.image_labels import delete_labels
+from curation.deidentify.patient_table import delete_rows
 from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.overlay import undecided_pictures
 from curation.images.burned_in_text import DECISIONS_FILE, PENDING_FOLDER, black_out, read_boxes
@@ -31,7 +31,6 @@ from dataset_builders.browser_page.page import (
     read_decisions,
     record_decision,
 )
-from dataset_builders.browser_page.page_server import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import encode_png
@@ -59,7 +58,7 @@ def pending_images(out: Path) -> list[str]:
     """List the images that wait for a decision, sorted."""
     if is_gmai_folder(out):
         return undecided_pictures(out / "private")
-    return sorted(path.name for path in (out / PENDING_FOLDER).iterdir()) if (out / PENDING_FOLDER).is_dir() else []
+    return sorted(path.name for path in (out / PENDING_FOLDER).glob("*"))
 
 
 def decide_on_image(out: Path, image: str, decision: str, reviewer: str) -> None:
@@ -105,13 +104,8 @@ def _apply_decision(out: Path, image: str, decision: str) -> None:
         pending.rename(out / "images" / image)
     else:
         pending.unlink()
-        delete_labels(out, image)
-        table = pd.read_csv(out / DEIDENTIFIED_TABLE, dtype=str, keep_default_na=False)
-        remaining_rows = table[table["image"] != image]
-        replace_file(
-            out / DEIDENTIFIED_TABLE,
-            lambda path: remaining_rows.to_csv(path, index=False),
-        )
+        delete_labels(out, {image})
+        delete_rows(out / DEIDENTIFIED_TABLE, {image})
 
 
 def build_text_review(out: Path) -> FastAPI:
@@ -135,12 +129,10 @@ def build_text_review(out: Path) -> FastAPI:
     boxes = read_boxes(out / "private" if is_gmai_folder(out) else out)
 
     def show(_: str, image: str) -> ItemView:
-        region_count = len(boxes.get(image, []))
-        heading = f"regions marked in red: {region_count}"
         return ItemView(
             "Does the marked text name anyone?",
             {},
-            heading,
+            f"regions marked in red: {len(boxes.get(image, []))}",
             pictures=[""],
             details=f"image: {image}",
         )
@@ -174,23 +166,4 @@ def build_text_review(out: Path) -> FastAPI:
             picture=picture,
             finished="No image waits for a decision.",
         )
-    )
-
-
-def serve_text_review(out: Path, port: int) -> None:
-    """Serve the page on 127.0.0.1 until it is stopped.
-
-    Args:
-        out: folder of `deidentify` or `gmai`.
-        port: TCP port.
-
-    Raises:
-        BadInput: the port is in use, or another server holds the folder.
-    """
-    serve_page(
-        lambda _: build_text_review(out),
-        out,
-        "texts",
-        f"deciding about {len(pending_images(out))} images",
-        port,
     )

@@ -22,7 +22,7 @@ from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.selecting import QUESTIONS_FILE
 from curation.gmai.sources import Overlay
 from curation.images.image_table import read_dataframe
-from curation.review.review_log import gwet_ac1
+from curation.review.review import gwet_ac1
 from dataset_builders.browser_page.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
 from dataset_builders.errors import BadInput
 

@@ -68,7 +68,6 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
     """
     model, asking = blind.model, blind.asking
     templates = {kind: get_prompt(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
-    question_ids: dict[str, str] = {}
     prompts: dict[str, str] = {}
     for row in questions.to_dict("records"):
         text = templates[row["question_type"]].render(row["question"], row["options"])
@@ -77,13 +76,13 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
             [model.name, asking.temperature, row["question_id"], text],
             ensure_ascii=False,
         )
-        question_ids[key], prompts[key] = row["question_id"], text
+        prompts[key] = text
 
     # As in the harness, only servers get a system message.
     system = eval_spec(family).system if getattr(model, "uses_http", False) else None
-    replies = list(ask_once(model, prompts, asking, blind.journal, "asking without images", system).values())
+    replies = ask_once(model, prompts, asking, blind.journal, "asking without images", system)
     answers = pd.DataFrame(
-        [(question_ids[reply["id"]], 0, reply["reply"], reply["status"]) for reply in replies],
+        [(json.loads(key)[2], 0, reply["reply"], reply["status"]) for key, reply in replies.items()],
         columns=["question_id", "sample", "response", "status"],
     )
     scored = compute_scores(family, questions, read_responses(answers, questions, family))

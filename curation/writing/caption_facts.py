@@ -25,8 +25,7 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from curation.images.image_table import read_dataframe
-from curation.writing.asking import AskSettings, Writer, ask_until_valid
-from curation.writing.paper_prompts import fill_template, join_lines
+from curation.writing.asking import AskSettings, Writer, ask_until_valid, fill_template, join_lines
 from curation.writing.question_writing import table_rows
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, replace_file
@@ -116,24 +115,22 @@ def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
     except ValidationError:
         return None
     names, positions = ([getattr(finding, part) for finding in facts.findings] for part in ("finding", "position"))
-    # A normal image has no findings, and any other image has some.
-    if facts.normal == bool(names):
-        return None
-    if facts.normal and not any(kind in ("normal", "negated") for kind, _ in find_cues(caption)):
-        return None
-    if modalities_disjoint(find_modalities(facts.modality), find_modalities(caption)) or regions_disjoint(
-        find_regions(facts.organ), find_regions(caption)
+    says_normal = any(kind in ("normal", "negated") for kind, _ in find_cues(caption))
+    words, caption_words = (
+        set(map(singular, normalize_term(text).split()))
+        for text in (" ".join((*names, *positions, *facts.absent)), caption)
+    )
+    if (
+        # A normal image has no findings, and any other image has some.
+        facts.normal == bool(names)
+        or (facts.normal and not says_normal)
+        or modalities_disjoint(find_modalities(facts.modality), find_modalities(caption))
+        or regions_disjoint(find_regions(facts.organ), find_regions(caption))
+        or not words <= caption_words
+        or any(parse_finding(text).problem for text in (*names, *facts.absent))
+        or any(caption_stance(name, caption) not in ("stated", "") for name in names)
+        or any(caption_stance(name, caption) != "denied" for name in facts.absent)
     ):
-        return None
-    if not _singular_words(
-        " ".join((*names, *positions, *facts.absent)),
-    ) <= _singular_words(caption):
-        return None
-    if any(parse_finding(text).problem for text in (*names, *facts.absent)):
-        return None
-    if any(caption_stance(name, caption) not in ("stated", "") for name in names):
-        return None
-    if any(caption_stance(name, caption) != "denied" for name in facts.absent):
         return None
     return {
         "organ": facts.organ,
@@ -154,10 +151,6 @@ def parse_json_object(reply: str) -> dict[str, Any] | None:
             continue
         return dict(document)
     return None
-
-
-def _singular_words(text: str) -> set[str]:
-    return set(map(singular, normalize_term(text).split()))
 
 
 def caption_stance(finding: str, caption: str) -> str:
@@ -242,8 +235,8 @@ def extract_captions(
         BadInput: `out` exists but is not a table that this function wrote.
     """
     finished_rows = _read_finished_rows(out)
-    rows = table.to_dict("records")
-    captions = {row["image"]: join_lines(row["caption"]) for row in rows if row["caption"].strip()}
+    rows = {row["image"]: row for row in table_rows(table)}
+    captions = {image: join_lines(row["caption"]) for image, row in rows.items() if row["caption"].strip()}
     # Equal captions share an id, so that each is sent only once.
     ids = {
         image: json.dumps(caption, ensure_ascii=False)
@@ -265,15 +258,7 @@ def extract_captions(
             "captions",
         )
         facts = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
-        image_rows = {row["image"]: row for row in rows}
-        new_rows = (
-            {
-                **image_rows[image],
-                **row_facts,
-                "reviewed": "",
-            }
-            for image, row_facts in sorted(facts.items())
-        )
+        new_rows = (rows[image] | row_facts | {"reviewed": ""} for image, row_facts in sorted(facts.items()))
         output = pd.DataFrame([*finished_rows.values(), *new_rows], columns=list(CAPTION_COLUMNS))
         replace_file(out, lambda path: output.to_csv(path, index=False))
     has_failed = Counter(

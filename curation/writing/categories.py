@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.writing.asking import AskSettings, Parsed, Writer, ask_until_valid
-from curation.writing.paper_prompts import (
+from curation.writing.asking import (
     CATEGORY_PROMPT,
     DISCOVER_PROMPT,
     MAX_PROMPT_TEXTS,
     PATTERN_PAIR,
     PATTERNS_PROMPT,
     PROMPT_CATEGORIES,
+    AskSettings,
+    Parsed,
+    Writer,
+    ask_until_valid,
     fill_template,
     join_lines,
 )

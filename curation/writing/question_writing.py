@@ -19,8 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.writing.asking import AskSettings, Writer, ask_until_valid
-from curation.writing.paper_prompts import QUESTION_PROMPT, fill_template, join_lines
+from curation.writing.asking import QUESTION_PROMPT, AskSettings, Writer, ask_until_valid, fill_template, join_lines
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, replace_file, write_json
 from dataset_builders.journal import read_journal
@@ -148,26 +147,28 @@ def find_problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
     Returns:
         The problems; empty if there are none.
     """
-    problems = []
-    if draft.answers[0] == draft.answers[1]:
-        problems.append("the answer is the same for both images")
-    for text in (draft.question, *draft.options):
-        match = _REFERENCE.search(text)
-        if match:
-            problems.append(f"refers to images or compares ({match.group().lower()!r})")
-            break
-    if _copies_caption((draft.question,), captions, COPIED_IN_QUESTION) or _copies_caption(
-        draft.options, captions, COPIED_IN_OPTION
-    ):
-        problems.append("copies a caption")
+    reference = next(filter(None, map(_REFERENCE.search, (draft.question, *draft.options))), None)
     # Naming both options is fine: "Is it a cyst or a mass?"
     is_named = [f" {_folded_text(option)} " in f" {_folded_text(draft.question)} " for option in draft.options]
-    if is_named[0] != is_named[1]:
-        problems.append("the question names one of its options")
     short, long = sorted(map(len, draft.options))
-    if long > LENGTH_RATIO * short and long - short > LENGTH_GAP:
-        problems.append("one option is much longer than the other")
-    return problems
+    problems = (
+        (draft.answers[0] == draft.answers[1], "the answer is the same for both images"),
+        (
+            reference is not None,
+            f"refers to images or compares ({reference.group().lower() if reference else ''!r})",
+        ),
+        (
+            _copies_caption((draft.question,), captions, COPIED_IN_QUESTION)
+            or _copies_caption(draft.options, captions, COPIED_IN_OPTION),
+            "copies a caption",
+        ),
+        (is_named[0] != is_named[1], "the question names one of its options"),
+        (
+            long > LENGTH_RATIO * short and long - short > LENGTH_GAP,
+            "one option is much longer than the other",
+        ),
+    )
+    return [problem for applies, problem in problems if applies]
 
 
 def _folded_text(text: str) -> str:

@@ -26,7 +26,7 @@ from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
 from curation.images.burned_in_text import read_boxes
-from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
+from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from medprobe import command_line
 from tests.commands import medprobe
 from tests.curation.exam.studies import Studies
@@ -170,13 +170,13 @@ def write_studies(folder, people):
 def answer(prompt, times_asked):
     if isinstance(prompt, list):  # a question with its image
         return "A"
-    if "JSON object" in prompt:
-        return '{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "bright spot"}]}'
-    if "Categories:" in prompt:
-        return "Pulmonary"
-    if prompt.startswith("I am analyzing"):
-        return "Side and size"
-    return "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2"
+    replies = {
+        "JSON object": '{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "bright spot"}]}',
+        "Categories:": "Pulmonary",
+        "I am analyzing": "Side and size",
+        "": "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2",
+    }
+    return next(reply for words, reply in replies.items() if words in prompt)
 
 
 def deidentify(ward, served):
@@ -225,9 +225,12 @@ def mine(ward, served, models):
     thresholds = "--med-at-least=-1 --gen-at-most=1 --top 6 --cap-per-image 2 --near-duplicate=-1"
     ward.run(f"curate pairs embeddings --out pairs --med clip --gen dinov2 {thresholds} --table given/images.csv")
     ward.run("curate histograms pairs --embeddings embeddings --encoder dinov2 --out histograms.html")
-    ward.ask("curate write pairs --table given/images.csv --out questions --price 2.5,10")
-    ward.ask("curate categorize questions")
-    ward.ask("curate patterns questions")
+    for line in (
+        "write pairs --table given/images.csv --out questions --price 2.5,10",
+        "categorize questions",
+        "patterns questions",
+    ):
+        ward.ask(f"curate {line}")
     log = ReviewLog(ward.folder / "questions")
     pictures = [f"/picture/{side}?item={pair}" for pair in log.pairs for side in (0, 1)]
     served(lambda client: [client.get(path).content for path in ("/", "/item", *pictures)])
@@ -296,22 +299,28 @@ def evaluate(ward, hub):
         ward.run(f"eval {name} --data data/{name} {server} --out runs/{name}{' --arms' if name == 'probe-set' else ''}")
     tasks = {"models": ["baseline:chance"], "benchmarks": [{"benchmark": "halt-set", "data": "data/halt-set"}]}
     (ward.folder / "models.yaml").write_text(yaml.safe_dump(tasks))
-    ward.run("sweep models.yaml --out sweep")
-    ward.run("score runs/probe-set")
-    ward.run("sight runs/probe-set")
-    # Exit code 2: the command refuses this run, and its message is searched too.
-    ward.run("aggregate best runs/probe-set runs/probe-set", code=2)
-    ward.run("adversarial-pairs runs/probe-set")
-    ward.run("calibration runs/probe-set", code=2)
-    ward.run("publish-score runs/probe-set ORG/model --dataset ORG/probe-set --dry-run", code=2)
-    ward.run("submit runs/probe-set --to store --account ada --data data/probe-set")
-    ward.run("verify store --data data/probe-set")
-    ward.run("rescore store --data data/probe-set")
+    for line in (
+        "sweep models.yaml --out sweep",
+        "score runs/probe-set",
+        "sight runs/probe-set",
+        "adversarial-pairs runs/probe-set",
+        "submit runs/probe-set --to store --account ada --data data/probe-set",
+        "verify store --data data/probe-set",
+        "rescore store --data data/probe-set",
+        "results store --format csv",
+        "list prompts",
+        "compare runs/probe-set runs/probe-set",
+    ):
+        ward.run(line)
+    # These commands refuse the run; their messages are searched, too.
+    for line in (
+        "aggregate best runs/probe-set runs/probe-set",
+        "calibration runs/probe-set",
+        "publish-score runs/probe-set ORG/model --dataset ORG/probe-set --dry-run",
+    ):
+        ward.run(line, code=2)
     result = next((ward.folder / "store").rglob("result.json")).parent.relative_to(ward.folder / "store")
     ward.run("annotate store --note seen --account ada", result)
-    ward.run("results store --format csv")
-    ward.run("list prompts")
-    ward.run("compare runs/probe-set runs/probe-set")
     for number, name in enumerate(("probe-set", "halt-set"), 1):
         assert f"discussions/{number}" in ward.run(f"submit runs/{name} --to ORG/results")
     # The curator accepts one submission and refuses the other.

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
+from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from dataset_builders.hub.repository import open_repository
 from leaderboard_space.data.board import Board
 from tests.commands import medprobe

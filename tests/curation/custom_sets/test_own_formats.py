@@ -22,7 +22,7 @@ from dataset_builders.schema import LETTERS
 from dataset_builders.source_files import strip_option_letters
 from tests.curation.commands import curate
 from tests.curation.model_server import model_server
-from tests.helpers import write_lines
+from tests.helpers import refused, write_lines
 from tests.sampling import few
 
 ORGANS = ("brain", "chest", "knee")
@@ -61,9 +61,10 @@ def questions(tmp_path, images):
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(tmp_path / "questions.csv", index=False)
     # Two consecutive images are of the same patient.
-    table = [(row["image"], f"p{int(Path(row['image']).stem) // 2}", "CC BY 4.0", "Ward 7") for row in rows[::3]]
-    with (tmp_path / "table.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("image", "group", "license", "source"), *table])
+    pd.DataFrame(
+        {"image": f"{ORGANS[k % 3]}/{k}.png", "group": f"p{k // 2}", "license": "CC BY 4.0", "source": "Ward 7"}
+        for k in range(9)
+    ).to_csv(tmp_path / "table.csv", index=False)
     return tmp_path / "questions.csv"
 
 
@@ -100,8 +101,7 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
         output = curate(*command, "--out", out, *options)
         assert "fake: 24" in output
         assert len(log.requests) == 14  # two replies were invalid and requested again
-        with pytest.raises(BadInput, match="already exists"):
-            curate(*command, "--out", out, *options)
+        assert "already exists" in refused(curate, *command, "--out", out, *options)
         curate(*command, "--out", tmp_path / "another", *options)
         assert len(log.requests) == 14  # replies are paid for once, even for another --out
     kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.requests}
@@ -111,42 +111,28 @@ def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path)
     assert not any("paper" in line or "not balanced" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
     assert rows["scenario"].value_counts().to_dict() == {"none": 54, "swap": 54, "fake": 24}
-    questions_by_text = {q.question: q for q in read_custom_questions(questions)}
+    assert rows["group"].str.fullmatch("g-[0-9a-f]{16}").all() and rows["group"].nunique() == 5
+    assert set(zip(rows["image_license"], rows["image_source"], strict=True)) == {("CC BY 4.0", "Ward 7")}
+    own_images = {q.question: q.image for q in read_custom_questions(questions)}
     rows["image_id"] = rows["image_id"].map(original_image_names(out, images))
-    assert rows["group"].str.fullmatch("g-[0-9a-f]{16}").all()
-    assert rows["group"].nunique() == 5
-    controls = Counter()
-    for row in rows.to_dict("records"):
-        correct = row["options"][row["answer"][0]]
-        way_out = NONE_OPTION if row["scenario"] == "none" else UNKNOWN_OPTION
-        control = correct != way_out
-        assert way_out in row["options"]
-        controls[row["scenario"]] += control
-        assert (row["image_license"], row["image_source"]) == ("CC BY 4.0", "Ward 7")
-        if control:
-            assert correct == "right" and row["image_id"] == questions_by_text[row["question"]].image
-        elif row["scenario"] == "none":
-            assert "right" not in row["options"]
-            assert row["image_id"] == questions_by_text[row["question"]].image
-        elif row["scenario"] == "swap":
-            assert set(row["options"]) == {UNKNOWN_OPTION, *questions_by_text[row["question"]].options}
-            assert row["image_id"].split("/")[0] != questions_by_text[row["question"]].image.split("/")[0]
-            # The swapped image is never of the same patient.
-            assert int(Path(row["image_id"]).stem) // 2 != int(Path(questions_by_text[row["question"]].image).stem) // 2
-    # always choosing the option without an answer scores 50 %
-    assert controls == {"none": 27, "swap": 27, "fake": 12}
-    # A question and its control have the same options in the same order.
-    assert (
-        rows[rows["scenario"] == "swap"]
-        .groupby("question")["options"]
-        .agg(lambda options: options.map(tuple).nunique())
-        == 1
-    ).all()
+    rows["correct"] = [options[answer[0]] for options, answer in zip(rows["options"], rows["answer"], strict=True)]
+    rows["way_out"] = rows["scenario"].map({"none": NONE_OPTION}).fillna(UNKNOWN_OPTION)
+    assert all(way_out in options for way_out, options in zip(rows["way_out"], rows["options"], strict=True))
+    controls, others = rows[rows["correct"] != rows["way_out"]], rows[rows["correct"] == rows["way_out"]]
+    # Always choosing the option without an answer scores 50 %.
+    assert controls["scenario"].value_counts().to_dict() == {"none": 27, "swap": 27, "fake": 12}
+    assert set(controls["correct"]) == {"right"}
+    assert controls["image_id"].equals(controls["question"].map(own_images))
+    none_rows, swap_rows = (others[others["scenario"] == scenario] for scenario in ("none", "swap"))
+    assert none_rows["image_id"].equals(none_rows["question"].map(own_images))
+    assert not any("right" in options for options in none_rows["options"])
+    # The swapped image is never of the same patient.
+    for image, own_image in zip(swap_rows["image_id"], swap_rows["question"].map(own_images), strict=True):
+        assert int(Path(image).stem) // 2 != int(Path(own_image).stem) // 2
+    assert swap_rows["image_id"].value_counts().max() <= 4
     for _, part in rows.groupby("scenario"):
         letters = Counter(answer[0] for answer in part["answer"])
         assert max(letters.values()) - min(letters.values()) <= 2  # letters are balanced
-    images_of_swaps = rows[rows["scenario"] == "swap"]["image_id"].value_counts()
-    assert images_of_swaps.max() <= 9
 
 
 def test_no_option_is_lost_with_its_letter():
@@ -209,8 +195,9 @@ def test_custom_fake_questions_need_no_model(images, questions, tmp_path):
         (tmp_path / "o" / "image_dict.json").read_text()
     )  # two images per patient, one for the last
     assert sorted(Counter(image["group"] for image in image_dict.values()).values()) == [1, 2, 2, 2, 2]
-    with pytest.raises(BadInput, match="Give one of the two"):
-        curate("hallucinate", questions, "--images", images, "--out", tmp_path / "p")
+    assert "Give one of the two" in refused(
+        curate, "hallucinate", questions, "--images", images, "--out", tmp_path / "p"
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,8 +235,7 @@ def probe_table(tmp_path, images):
         ("4.png", "Chest", "X-ray", "", "", "", "unknown"),
         ("7.png", "Chest", "X-ray", "normal", "", "", "unknown"),
     ]
-    with (tmp_path / "probe.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
+    pd.DataFrame(rows[1:], columns=rows[0]).to_csv(tmp_path / "probe.csv", index=False)
     return tmp_path / "probe.csv"
 
 
@@ -261,32 +247,21 @@ def test_a_table_of_images_becomes_probes_with_adversarial_counterparts(images, 
     assert not any("paper" in line or "Table" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
     # Ids are keyed; map them back to the names that the table uses.
-    original_names = {Path(name).stem: name for name in original_image_names(tmp_path / "own-probmed", images)}
-    original_names = {
-        keyed: original_image_names(tmp_path / "own-probmed", images)[name] for keyed, name in original_names.items()
-    }
-    rows["question_id"] = [
-        f"{original_names[case]}-{kind}" for case, kind in zip(rows["case_id"], rows["qa_type"], strict=True)
-    ]
-    rows["case_id"] = rows["case_id"].map(original_names)
-    rows = rows.set_index("question_id")
-    rows_by_case = dict(list(rows.groupby("case_id")))
-    assert set(rows_by_case["brain/0.png"]["qa_type"]) == {
-        "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality",
-        "entity_gt_0", "entity_hallu_0", "entity_gt_1", "entity_hallu_1",
-    }  # fmt: skip
-    assert set(rows_by_case["brain/6.png"]["qa_type"]) == {
-        "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality", "entity_hallu"
-    }  # fmt: skip
-    assert not set(rows_by_case["chest/1.png"]["qa_type"]) & {
-        "entity_gt_0",
-        "entity_gt_1",
-    }  # nothing is known to be absent
-    assert len(rows_by_case["chest/4.png"]) == 4  # its findings are unknown, so nothing is asked
+    original_names = original_image_names(tmp_path / "own-probmed", images)
+    rows["case_id"] = rows["case_id"].map({Path(keyed).stem: name for keyed, name in original_names.items()})
+    rows = rows.set_index(rows["case_id"] + "-" + rows["qa_type"])
+    pair_types = {f"{aspect}_{side}" for aspect in ("modality", "body_part") for side in ("gt", "hallu")}
+    for image, types in (
+        ("brain/0.png", {"abnormality", "entity_gt_0", "entity_hallu_0", "entity_gt_1", "entity_hallu_1"}),
+        ("brain/6.png", {"abnormality", "entity_hallu"}),
+        # Nothing is known to be absent.
+        ("chest/1.png", {"abnormality"}),
+        # Its findings are unknown.
+        ("chest/4.png", set()),
+    ):
+        assert set(rows["qa_type"][rows["case_id"] == image]) == types | pair_types
     assert set(rows["image_type"]) == {"brain_mri", "chest_xray"}
-    assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show glioma?"
     assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show aneurysm?"
-    assert rows.loc["chest/1.png-modality_hallu", "question"] == "Is the modality of this image MRI?"
     assert rows.loc["brain/6.png-abnormality", "answer"][0] == 1
     assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
     # A pair consists of a question and its counterpart.

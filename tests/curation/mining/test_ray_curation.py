@@ -47,7 +47,7 @@ def test_killed_workers_do_not_change_vectors_or_pairs(ray_python, models, tmp_p
         # Kill two workers once some batches are cached.
         kill_workers(
             process,
-            "MapWorker",
+            "EncodingWorker",
             2,
             0,
             partial(total_bytes, tmp_path / "ray" / "cache", f"{name}-*/*"),

@@ -1,13 +1,20 @@
-"""Test the blind baseline: a language model answers a set's questions without seeing the images."""
+"""Test what answers without the images: rules that see the text alone, and a language model."""
 
 import hashlib
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from curation.command_line import app
+from curation.report.quality import BlindAsking, blind_metrics, measure_quality
+from curation.writing.asking import AskSettings
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.phantom_sources import write_sources
+from eval_harness.records.request import Response
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.runner import run_evaluation
+from tests.curation.commands import curate
 from tests.curation.model_server import model_server
 
 
@@ -16,12 +23,9 @@ def source(phantoms):
     return phantoms / "mediconfusion"
 
 
-def quality(source, out, url, *options):
-    result = CliRunner().invoke(
-        app, ["quality", str(source), "--out", str(out), "--model", "stand-in", "--base-url", url, *options]
-    )
-    assert result.exit_code == 0, result.output
-    return result.output, json.loads(out.with_suffix(".json").read_text())
+def quality(source, out, url):
+    output = curate("quality", source, "--out", out, "--model", "stand-in", "--base-url", url)
+    return output, json.loads(out.with_suffix(".json").read_text())
 
 
 def hash_letter(prompt):
@@ -69,10 +73,6 @@ def test_refusals_are_counted_not_guessed(source, tmp_path, reply, accuracy, war
 
 
 def test_a_model_that_memorized_the_answers_is_reported(source, tmp_path):
-    from curation.report.quality import BlindAsking, measure_quality
-    from curation.writing.asking import AskSettings
-    from eval_harness.records.request import Response
-
     questions = open_repository(source).questions("test").set_index("question_id")["answer"]
 
     # It looks the question's id up in the answer key.
@@ -86,3 +86,30 @@ def test_a_model_that_memorized_the_answers_is_reported(source, tmp_path):
     report = measure_quality(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", AskSettings(temperature=0)))
     assert report.blind_model.scores["set_accuracy"]["value"] == 100
     assert any("by heart gets 100.0 % (individual accuracy)" in line for line in report.warnings())
+
+
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_a_blind_rule_has_the_score_of_the_harness(family, phantoms, tmp_path):
+    folder = phantoms / family
+    report = measure_quality(folder)
+    run = run_evaluation(
+        EvalConfig(family, "baseline:always-A", str(folder), split=report.split, out=tmp_path / "run")
+    )[0]
+    for metric in blind_metrics(family):
+        assert report.rules["always the first option"][metric] == run.scores[metric].model_dump()
+    assert report.questions == len(open_repository(folder).questions(report.split))
+
+
+def test_a_text_that_gives_the_answer_away_is_reported(tmp_path):
+    """The wording depends on the answer, so the questions about other images give it away."""
+    write_sources("probmed", tmp_path / "source")
+    rows = json.loads((tmp_path / "source" / "probmed.json").read_text())
+    for row in rows:
+        row["question"] = f"Is {'this' if row['answer'] == 'yes' else 'that'} shown?"
+    (tmp_path / "source" / "probmed.json").write_text(json.dumps(rows))
+    folder = build("probmed", source=tmp_path / "source", out=tmp_path / "data").folder
+    report = measure_quality(folder)
+    rule = "what is most often right for this text elsewhere in the set"
+    assert next(iter(report.rules[rule].values()))["value"] == 100
+    assert any(line.startswith(f"{rule} gets 100.0") for line in report.warnings())
+    assert any("asked more than once" in line for line in report.warnings())

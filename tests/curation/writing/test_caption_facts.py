@@ -6,14 +6,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from curation.command_line import app
 from curation.custom_sets.probe_table import read_probe_table
 from curation.writing.caption_facts import CAPTION_COLUMNS, caption_stance, parse_facts
-from dataset_builders.errors import BadInput
 from dataset_builders.terms import normalize_term
+from tests.curation.commands import curate
 from tests.curation.model_server import model_server
+from tests.helpers import refused
 
 CAPTION = "Frontal chest X-ray with a nodule in the left upper lobe and small effusions. No pneumothorax; the heart is not enlarged."
 VALID_REPLY = {
@@ -114,23 +113,19 @@ def test_from_captions_to_probes(tmp_path):
         side = "right" if "right" in prompt.split("Caption:")[-1] else "left"
         return json.dumps(VALID_REPLY).replace("left", side)
 
-    def run(address):
-        words = ["captions", str(tmp_path / "table.csv"), "--model", "m", "--out", str(out), "--base-url", address]
-        return CliRunner().invoke(app, words, catch_exceptions=False).output
-
+    command = ("captions", tmp_path / "table.csv", "--model", "m", "--out", out, "--base-url")
     with model_server(answer) as (address, log):
-        assert "read 3 captions (0 more in earlier calls); 0 got no valid reply" in run(address)
+        assert "read 3 captions (0 more in earlier calls); 0 got no valid reply" in curate(*command, address)
         request_count = len(log.requests)
         table = pd.read_csv(out, dtype=str, keep_default_na=False)
         assert tuple(table.columns) == CAPTION_COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
             "left upper lobe", "right upper lobe", "left upper lobe",
         ]  # fmt: skip
-        with pytest.raises(BadInput, match="3 of 3 rows are not reviewed"):
-            read_probe_table(out)
+        assert "3 of 3 rows are not reviewed" in refused(read_probe_table, out)
         # A person corrects the first row by hand.
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
-        assert "(3 more in earlier calls)" in run(address) and len(log.requests) == request_count
+        assert "(3 more in earlier calls)" in curate(*command, address) and len(log.requests) == request_count
     table = pd.read_csv(out, dtype=str, keep_default_na=False)
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"

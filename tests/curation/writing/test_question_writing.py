@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curation.writing.asking import AskSettings, ask_once
-from curation.writing.categories import categorize_images, discover_categories, find_patterns, load_categories
-from curation.writing.paper_prompts import (
+from curation.writing.asking import (
     CATEGORY_PROMPT,
     DISCOVER_PROMPT,
     PATTERN_PAIR,
@@ -21,8 +19,11 @@ from curation.writing.paper_prompts import (
     PROMPT_CATEGORIES,
     QUESTION_PROMPT,
     SYSTEM_PROMPT,
+    AskSettings,
+    ask_once,
     fill_template,
 )
+from curation.writing.categories import categorize_images, discover_categories, find_patterns, load_categories
 from curation.writing.question_writing import Draft, find_problems, parse_draft, read_drafts, write_questions
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
@@ -31,6 +32,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.records.request import Response
 from tests.curation.commands import curate
 from tests.curation.model_server import model_server
+from tests.helpers import refused
 from tests.sampling import few
 
 PLAIN_REPLY = (
@@ -216,8 +218,9 @@ def test_questions_are_checked_and_requested_again(tmp_path):
         assert row[f"option_{row['correct_1']}"] == "The left lung"
         assert row[f"option_{row['correct_2']}"] == "The right lung"
     changed = captions | {"a1.png": "a1 " + "something else " * 20}
-    with pytest.raises(BadInput, match="about different images or captions"):
-        write_questions(pairs, changed, chat(url), tmp_path / "q", AskSettings())
+    assert "about different images or captions" in refused(
+        write_questions, pairs, changed, chat(url), tmp_path / "q", AskSettings()
+    )
 
 
 def test_another_model_replaces_drafts_before_reviews_and_no_question_is_an_error(tmp_path):
@@ -233,8 +236,9 @@ def test_another_model_replaces_drafts_before_reviews_and_no_question_is_an_erro
         (tmp_path / "q" / "reviews.jsonl").touch()
         funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
         assert funnel["had_a_question"] == 10 and read_drafts(tmp_path / "q").equals(drafts)
-        with pytest.raises(BadInput, match="no pairs"):
-            write_questions(pairs.iloc[:0], captions, other_model, tmp_path / "q", AskSettings())
+        assert "no pairs" in refused(
+            write_questions, pairs.iloc[:0], captions, other_model, tmp_path / "q", AskSettings()
+        )
     names = sorted({*pairs["image_1"], *pairs["image_2"]})
     (tmp_path / "pairs").mkdir()
     pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
@@ -385,8 +389,7 @@ def test_a_journal_has_one_writer(tmp_path):
     def generate(requests):
         for request in requests:
             yield Response(request.question_id, request.sample, "yes")
-            with pytest.raises(BadInput, match="another process is working on it"):
-                put("cd")
+            assert "another process is working on it" in refused(put, "cd")
 
     def put(names):
         prompts = {name: name for name in names}

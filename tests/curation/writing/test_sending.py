@@ -1,10 +1,10 @@
 """Nothing is sent to another machine without permission, by any command that calls a model."""
 
+import re
+
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from curation.command_line import app
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
@@ -16,6 +16,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import make_plan
 from eval_harness.runs.runner import run_evaluation
+from tests.curation.commands import curate
 from tests.helpers import write_lines
 
 LOCAL_ADDRESSES = (
@@ -39,20 +40,10 @@ def no_proxies(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
 
-@pytest.mark.parametrize("address", LOCAL_ADDRESSES)
-def test_local_addresses(address, monkeypatch):
-    assert remote_host(address) is None
-    # Through a proxy, the text leaves the machine even if the address is local.
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.org:3128")
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
-    assert remote_host(address) == "proxy.example.org"
-    monkeypatch.setenv("NO_PROXY", "*")
-    assert remote_host(address) is None
-
-
 @pytest.mark.parametrize("address", [*REMOTE_ADDRESSES, None])
 def test_remote_addresses(address, monkeypatch):
-    assert remote_host(server_address("m", address))
+    """Proxies and local addresses: see `tests/eval_harness/models/http/test_client.py`."""
+    assert not any(map(remote_host, LOCAL_ADDRESSES)) and remote_host(server_address("m", address))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert (remote_host(server_address("m", address)) is None) == (address is None)
 
@@ -89,17 +80,16 @@ def test_every_command_that_calls_a_model_needs_permission(address, tmp_path):
     (tmp_path / "own.csv").write_text("image,organ,question,option_A,option_B,answer\na.png,brain,Which?,x,y,A\n")
     (tmp_path / "a.png").write_bytes(b"")
     address_options = ["--base-url", address] if address else []
+    destination = (address or "api.openai.com").removeprefix("http://").split(":")[0]
     for command in (
-        ["write", str(pairs), "--table", str(tmp_path / "table.csv"), "--model", "m", "--out", str(tmp_path / "o")],
-        ["categorize", str(questions), "--model", "m"],
-        ["categorize", str(questions), "--model", "m", "--discover"],
-        ["patterns", str(questions), "--model", "m"],
-        f"hallucinate {tmp_path / 'own.csv'} --images {tmp_path} --model m --out {tmp_path / 'h'}".split(),
+        f"write {pairs} --table {tmp_path / 'table.csv'} --out {tmp_path / 'o'}",
+        f"categorize {questions}",
+        f"categorize {questions} --discover",
+        f"patterns {questions}",
+        f"hallucinate {tmp_path / 'own.csv'} --images {tmp_path} --out {tmp_path / 'h'}",
     ):
-        result = CliRunner().invoke(app, [*command, *address_options])
-        assert isinstance(result.exception, BadInput), command
-        assert "--send-to-provider" in str(result.exception) and "Nothing was sent" in str(result.exception), command
-        assert (address or "api.openai.com").removeprefix("http://").split(":")[0] in str(result.exception)
+        with pytest.raises(BadInput, match=f"{re.escape(destination)}.*Nothing was sent.*--send-to-provider"):
+            curate(f"{command} --model m", *address_options)
 
 
 @pytest.fixture
