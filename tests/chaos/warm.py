@@ -1,4 +1,4 @@
-"""Start the command line in a forked process, for tests that start and kill many."""
+"""Start the command line in a process of its own, for tests that start and kill many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.processes import Process
 from tests.processes import start as start_program
 
-CODE = "import torch; from medprobe.__main__ import main; torch.set_num_threads(1); main()"
+CODE = "from medprobe.__main__ import main; main()"
 SLOW_AFTER = """
 import time
 from eval_harness.runs.run_folder import AnswerJournal
