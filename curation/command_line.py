@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import typer
 
-from curation.commands import custom_sets, exam, gmai, mining, pair_questions, patients
+from curation.commands import custom_sets, hospital_files, mining, pair_questions, patients
 
 app = typer.Typer(
     help="Make a custom benchmark: mine confusing pairs, write questions, review, export.",
@@ -32,10 +32,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "quality": pair_questions.quality,
     "probe": custom_sets.probe,
     "hallucinate": custom_sets.hallucinate,
-    "exam": exam.exam,
-    "gmai": gmai.gmai,
-    "gmai-tag": gmai.gmai_tag,
-    "gmai-validate": gmai.gmai_validate,
+    "exam": hospital_files.exam,
+    "gmai": hospital_files.gmai,
+    "gmai-tag": hospital_files.gmai_tag,
+    "gmai-validate": hospital_files.gmai_validate,
 }
 """Name -> command. `--help` lists the commands in this order, that of the work."""
 for command_name, command in COMMANDS.items():

@@ -17,8 +17,8 @@ from functools import partial
 from itertools import combinations, count
 
 import numpy as np
+from PIL import Image, ImageFilter
 
-from curation.exam.rendering import SIZE_PX, add_noise, blur, inside_ring, mark, roughness
 from curation.exam.series import UNPAIRED_REGIONS, SourceSlice
 from curation.readers.pixels import Skipped
 
@@ -27,6 +27,8 @@ Change = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarra
 Request = tuple[str, tuple[str, str], Change]
 """Question, the options that are correct for the first and for the second picture, change."""
 
+SIZE_PX = 256
+"""Side of a picture."""
 MIN_DIFFERENCE_LEVELS = 4.0
 """Mean difference between a picture and its mirrored or turned copy."""
 MIN_ROUGHNESS_RATIO = 2.0
@@ -35,6 +37,11 @@ MIN_BRIGHTNESS_GAP, MAX_BRIGHTNESS_SPREAD = 40.0, 12.0
 MARGIN_PX, MIDLINE_PX = 36, 24
 """Distance of markers from the edges and from the midlines of a picture."""
 PLACE_TRIES = 300
+MARKER_RADIUS_PX, RIM_PX = 6, 3
+DISTANCES_PX = np.hypot(*np.mgrid[-12:13, -12:13])
+"""Distances from the centre of a marker."""
+BLUR_RADIUS_PX, NOISE_LEVELS = 2.5, 25.0
+"""Strength of the changes: a Gaussian's standard deviation in pixels, and in grey levels of 255."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,7 @@ def _contrast(
                 strict=False,
             )
             couples += [(values, by_patient[patient], partners[partner]) for patient, partner in patients]
+    # Every couple of patients once, then all again with other slices.
     while couples:
         for index in rng.permutation(len(couples)):
             values, *members = couples[index]
@@ -179,13 +187,14 @@ def _ask_marker(_: SourceSlice, rng: np.random.Generator) -> Request:
         place = _place(rng, axis)
         mirrored = list(place)
         mirrored[axis] = SIZE_PX - 1 - place[axis]
-        return mark(picture, place), mark(picture, (mirrored[0], mirrored[1]))
+        return _mark(picture, place), _mark(picture, (mirrored[0], mirrored[1]))
 
     return question, (f"In the {ends[0]} half", f"In the {ends[1]} half"), change
 
 
 def _place(rng: np.random.Generator, axis: int, is_far: bool = False) -> tuple[int, int]:
     """Draw a place (x, y) in the left (axis 0) or upper (1) half, or in the other one."""
+    # Away from the midline, so that the half is beyond doubt.
     place = rng.integers(MARGIN_PX, SIZE_PX - MARGIN_PX, 2)
     near = rng.integers(MARGIN_PX, SIZE_PX // 2 - MIDLINE_PX)
     place[axis] = SIZE_PX - 1 - near if is_far else near
@@ -195,35 +204,80 @@ def _place(rng: np.random.Generator, axis: int, is_far: bool = False) -> tuple[i
 def _count(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     axis = int(rng.integers(2))
     places = [_place(rng, axis), _place(rng, axis, is_far=True)]
-    return mark(picture, places[rng.integers(2)]), mark(mark(picture, places[0]), places[1])
+    return _mark(picture, places[rng.integers(2)]), _mark(_mark(picture, places[0]), places[1])
 
 
 def _brighter(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Mark two places, first with the brighter one on the left, then with others."""
+    # Whether the left of the two places is the brighter one -> picture.
     marked: dict[bool, np.ndarray] = {}
     for _ in range(PLACE_TRIES):
         places = _place(rng, 0), _place(rng, 0, is_far=True)
-        values = [inside_ring(picture, place) for place in places]
+        values = [_inside_ring(picture, place) for place in places]
         gap = values[0].mean() - values[1].mean()
         is_clear = abs(gap) >= MIN_BRIGHTNESS_GAP and max(map(np.std, values)) <= MAX_BRIGHTNESS_SPREAD
         if is_clear and (gap > 0) not in marked:
-            marked[gap > 0] = mark(mark(picture, places[0], is_ring=True), places[1], is_ring=True)
+            marked[gap > 0] = _mark(_mark(picture, places[0], is_ring=True), places[1], is_ring=True)
             if len(marked) == 2:
                 return marked[True], marked[False]
     raise Skipped("has no places that differ clearly in brightness")
 
 
+def _mark(picture: np.ndarray, place: tuple[int, int], is_ring: bool = False) -> np.ndarray:
+    """Draw a white disc with a black rim, or only a white rim inside a black one.
+
+    Args:
+        picture: (height, width) uint8.
+        place: (x, y) of the centre in pixels, at least 12 pixels from the edges.
+        is_ring: leave the pixels inside as they are.
+    """
+    marked = picture.copy()
+    patch = _patch(marked, place)
+    patch[(DISTANCES_PX > MARKER_RADIUS_PX) & (DISTANCES_PX <= MARKER_RADIUS_PX + 2 * RIM_PX)] = 0
+    inner_px = MARKER_RADIUS_PX if is_ring else -1
+    patch[(inner_px < DISTANCES_PX) & (DISTANCES_PX <= MARKER_RADIUS_PX + RIM_PX)] = 255
+    return marked
+
+
+def _inside_ring(picture: np.ndarray, place: tuple[int, int]) -> np.ndarray:
+    """Return the grey values inside a ring at (x, y)."""
+    values: np.ndarray = _patch(picture, place)[DISTANCES_PX <= MARKER_RADIUS_PX]
+    return values
+
+
+def _patch(picture: np.ndarray, place: tuple[int, int]) -> np.ndarray:
+    """Return a view of the pixels that `DISTANCES_PX` are the distances of from (x, y)."""
+    (x, y), reach = place, len(DISTANCES_PX) // 2
+    return picture[y - reach : y + reach + 1, x - reach : x + reach + 1]
+
+
 def _noise(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    noisy = add_noise(picture, rng)
-    if roughness(noisy) < MIN_ROUGHNESS_RATIO * roughness(picture):
-        raise Skipped("is too noisy for a question on added noise")
+    """Add Gaussian noise of `NOISE_LEVELS`."""
+    noisy = (picture + rng.normal(0, NOISE_LEVELS, picture.shape)).round().clip(0, 255).astype(np.uint8)
+    _check_roughness(picture, noisy, "is too noisy for a question on added noise")
     return picture, noisy
 
 
 def _blur(picture: np.ndarray, _: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    if roughness(picture) < MIN_ROUGHNESS_RATIO * roughness(blur(picture)):
-        raise Skipped("is too smooth for a question on blur")
-    return picture, blur(picture)
+    blurred = _gaussian_blur(picture, BLUR_RADIUS_PX)
+    _check_roughness(blurred, picture, "is too smooth for a question on blur")
+    return picture, blurred
+
+
+def _check_roughness(smooth: np.ndarray, rough: np.ndarray, reason: str) -> None:
+    """Raise Skipped unless one picture is clearly rougher than the other.
+
+    Roughness is the mean difference in grey levels from a slightly blurred copy.
+    """
+    smooth_level, rough_level = (
+        np.abs(picture.astype(float) - _gaussian_blur(picture, 1)).mean() for picture in (smooth, rough)
+    )
+    if rough_level < MIN_ROUGHNESS_RATIO * smooth_level:
+        raise Skipped(reason)
+
+
+def _gaussian_blur(picture: np.ndarray, radius_px: float) -> np.ndarray:
+    return np.asarray(Image.fromarray(picture).filter(ImageFilter.GaussianBlur(radius_px)))
 
 
 def _change_task(ability: str, question: str, options: tuple[str, str], change: Change) -> Task:

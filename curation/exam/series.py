@@ -7,7 +7,7 @@ header contradicts itself or its series, the whole series is left out.
 A header that is wrong everywhere in the same way (a patient entered as head first who lay feet
 first) looks consistent; no program can see that in the header alone.
 
-See also: their pictures (`rendering.py`).
+See also: their pictures (`pairs.py`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ from curation.readers.volumes import open_volume
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import ancestors, find_regions, regions_disjoint
 
+PLANES = tuple(PLANE_AXCODES)
+"""Plane of the slices along the first, second and third axis of the body."""
 MODALITY_OF_SOP_CLASS = {
     "CT Image Storage": "CT", "MR Image Storage": "MRI", "Positron Emission Tomography Image Storage": "PET",
     "Computed Radiography Image Storage": "X-ray", "Digital X-Ray Image Storage - For Presentation": "X-ray",
@@ -97,7 +99,7 @@ class SourceSlice:
     share: float = 0.5
     """Position in the series, from 0 to 1 towards the head, the front or the patient's right."""
     has_halves: bool = False
-    axes: tuple[float, ...] | None = None
+    axes: tuple[float, ...] = ()
     """ImageOrientationPatient."""
     position: tuple[float, ...] = ()
     """ImagePositionPatient in mm."""
@@ -120,12 +122,12 @@ def read_slices(folder: Path, patient_pattern: str | None, body_part: str) -> tu
     Raises:
         BadInput: not a folder, or an invalid pattern.
     """
-    dataset = open_folder(folder, patient_pattern)
+    dataset = _open_folder(folder, patient_pattern)
     files = DatasetFiles(dataset)
     slices: list[SourceSlice] = []
     skips = files.skips
     series: dict[str, list[SourceSlice]] = defaultdict(list)
-    contradictions: dict[str, Contradiction] = {}
+    contradicted_series: set[str] = set()
     for path in files.all_files:
         name, series_id, ignored = relative_name(path, folder), "", list[str]()
         try:
@@ -137,14 +139,14 @@ def read_slices(folder: Path, patient_pattern: str | None, body_part: str) -> tu
                     series_id = str(data.get("SeriesInstanceUID") or name)
                     image = _read_image(path, series_id, data, ignored, body_part)
                 series[series_id].append(image)
-        except Contradiction as error:
-            contradictions.setdefault(series_id, error)
-            skips.append(skip_from_error(dataset.name, name, error))
         except Skipped as error:
             skips.append(skip_from_error(dataset.name, name, error))
+            if isinstance(error, Contradiction):
+                contradicted_series.add(series_id)
+    # What is wrong in one header of a series is probably wrong in the others, too.
     for series_id, images in series.items():
         try:
-            if series_id in contradictions:
+            if series_id in contradicted_series:
                 raise Contradiction("another image of its series contradicts itself")
             slices += _check_series(images)
         except Contradiction as error:
@@ -152,7 +154,7 @@ def read_slices(folder: Path, patient_pattern: str | None, body_part: str) -> tu
     return slices, skips
 
 
-def open_folder(folder: Path, patient_pattern: str | None = None) -> SourceDataset:
+def _open_folder(folder: Path, patient_pattern: str | None) -> SourceDataset:
     """Describe a folder to the readers of labelled data. Raises BadInput if it cannot be read."""
     try:
         return SourceDataset(name="exam", reader="dicom", path=folder, patient=patient_pattern or DEFAULT_PATIENT)
@@ -173,14 +175,14 @@ def _read_image(path: Path, series_id: str, data: Any, ignored: list[str], body_
     code = str(data.get("Modality", ""))
     modality = _agree("modality and SOP class", [DICOM_MODALITY_NAMES.get(code, code) or "none", modality_of_class])
 
+    # Descriptions are typed by people, so they only confirm or contradict the coded elements.
     described = " ".join(str(data.get(name) or "") for name in DESCRIPTIONS)
     part = str(data.get("BodyPartExamined") or body_part)
     if regions_disjoint(find_regions(part), find_regions(described)):
         raise Contradiction("its body part contradicts its description")
     region = _known_region(part)
-    codes = [str(data.get(name) or "") for name in ("ImageLaterality", "Laterality")]
-    sides = [SIDE_OF_CODE[side] for side in codes if side in SIDE_OF_CODE]
-    if sides and region in UNPAIRED_REGIONS:
+    sides = [SIDE_OF_CODE.get(str(data.get(name)), "") for name in ("ImageLaterality", "Laterality")]
+    if any(sides) and region in UNPAIRED_REGIONS:
         raise Contradiction("it states the side of a body part that is not paired")
 
     axes = _orientation(data, ignored)
@@ -213,7 +215,7 @@ def _read_image(path: Path, series_id: str, data: Any, ignored: list[str], body_
         region,
         view=view,
         # A wider picture may show both sides.
-        side=side if sides and region in PAIRED_REGIONS and width_mm <= MAX_SIDE_WIDTH_MM else "",
+        side=side if any(sides) and region in PAIRED_REGIONS and width_mm <= MAX_SIDE_WIDTH_MM else "",
         axes=axes,
         position=tuple(map(float, data.get("ImagePositionPatient") or ())),
         constants=(patient, study, modality, part, side, position, str(data.get("FrameOfReferenceUID") or "")),
@@ -255,16 +257,13 @@ def _known_region(part: str) -> str:
     return ""
 
 
-def _orientation(data: Any, ignored: list[str]) -> tuple[float, ...] | None:
-    """Return ImageOrientationPatient, None if absent. Raises Contradiction if it is invalid."""
-    stated = data.get("ImageOrientationPatient")
-    axes = np.array(stated or (), np.float64)
-    if IGNORED_ELEMENT.format("ImageOrientationPatient") in ignored or (
-        stated
-        and not np.allclose([axes[:3] @ axes[:3], axes[3:] @ axes[3:], axes[:3] @ axes[3:]], [1, 1, 0], atol=0.01)
-    ):
+def _orientation(data: Any, ignored: list[str]) -> tuple[float, ...]:
+    """Return ImageOrientationPatient, () if absent. Raises Contradiction if it is invalid."""
+    axes = np.array(data.get("ImageOrientationPatient") or (), np.float64).reshape(-1, 3)
+    was_invalid = IGNORED_ELEMENT.format("ImageOrientationPatient") in ignored
+    if was_invalid or not np.allclose(axes @ axes.T, np.eye(len(axes)), atol=0.01):
         raise Contradiction("its ImageOrientationPatient is not two perpendicular unit vectors")
-    return tuple(map(float, axes)) if stated else None
+    return tuple(axes.ravel().tolist())
 
 
 def _direction_letter(direction: Iterable[float]) -> str:
@@ -288,14 +287,13 @@ def _check_series(images: list[SourceSlice]) -> list[SourceSlice]:
         return images
     if len({image.constants for image in images}) > 1:
         raise Contradiction("its images differ in patient, study, body part, side, position or frame of reference")
-    if len({image.axes is None for image in images}) > 1 or (
-        images[0].axes and np.ptp([image.axes for image in images if image.axes], axis=0).max() > 0.01
-    ):
+    axes = [image.axes for image in images]
+    if len(set(map(len, axes))) > 1 or np.ptp(axes, axis=0).max(initial=0) > 0.01:
         raise Contradiction("its images differ in orientation")
-    if images[0].axes is None or any(len(image.position) != 3 for image in images):
+    if not axes[0] or any(len(image.position) != 3 for image in images):
         return images
 
-    row, column = np.array(images[0].axes[:3]), np.array(images[0].axes[3:])
+    row, column = np.reshape(axes[0], (2, 3))
     normal = np.cross(row, column)
     places = np.array([image.position for image in images])
     offsets = places - places[0]
@@ -311,9 +309,8 @@ def _check_series(images: list[SourceSlice]) -> list[SourceSlice]:
     heights = places[:, body_axes[2]] * (1 if body_axes[2] == 2 else -1)
     shares = (heights - heights.min()) / max(np.ptp(heights), 1e-6)
     has_halves = extent_mm >= MIN_EXTENT_MM and len(set(shares.round(4))) >= MIN_SLICES
-    plane = list(PLANE_AXCODES)[body_axes[2]]
     return [
-        replace(image, plane=plane, share=float(share), has_halves=has_halves)
+        replace(image, plane=PLANES[body_axes[2]], share=float(share), has_halves=has_halves)
         for image, share in zip(images, shares, strict=True)
     ]
 
@@ -334,20 +331,19 @@ def _volume_slices(path: Path, name: str, dataset: SourceDataset, region: str) -
     if sorted(body_axes) != [0, 1, 2]:
         raise Skipped("its axes are oblique")
     patient = patient_from_name(name, dataset) or re.sub(r"_\d{4}$", "", strip_suffix(name))
+    # Planes across thick slices would be recognised by their blur.
     is_isotropic = sizes_mm.max() <= MAX_VOXEL_RATIO * sizes_mm.min()
     for axis, (body_axis, count) in enumerate(zip(body_axes, loaded.shape, strict=True)):
         if is_isotropic or sizes_mm[axis] == sizes_mm.max():
             has_halves = count * sizes_mm[axis] >= MIN_EXTENT_MM and count >= MIN_SLICES
             for index in range(count):
-                share = (index + 0.5) / count
-                plane = list(PLANE_AXCODES)[body_axis]
                 yield SourceSlice(
                     path,
                     patient,
                     name,
                     region=region,
-                    plane=plane,
+                    plane=PLANES[body_axis],
                     index=index,
-                    share=share,
+                    share=(index + 0.5) / count,
                     has_halves=has_halves,
                 )

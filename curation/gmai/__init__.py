@@ -5,6 +5,3 @@
 See also: the stages in order (`pipeline.py`), sources.yaml (`sources.py`), the readers
 (`curation/readers/`).
 """
-
-FORMAT = "gmai-mmbench"
-"""Benchmark whose format the sets have."""

@@ -8,7 +8,6 @@ patients are keyed hashes in the column `group`. The TSVs are in VLMEvalKit's la
 from __future__ import annotations
 
 import base64
-import csv
 import json
 import shutil
 from collections.abc import Mapping
@@ -19,8 +18,6 @@ import pandas as pd
 import yaml
 from tqdm import tqdm
 
-from curation.gmai import FORMAT
-from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.label_table import LabelTable
 from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.question_templates import Branch
@@ -38,6 +35,7 @@ VLMEVALKIT_COLUMNS = (
     "question_type", "group", "license", "source",
 )  # fmt: skip
 TREE_FILE = "LexicalTree.html"
+ANSWERS_SUFFIX = "_TEST_answers.tsv"
 FACET_TABLES = {"task": "tasks", "department": "departments", "granularity": "granularities"}
 """Facet of the lexical tree -> name of the file with its counts (the paper's tables 5 to 7)."""
 
@@ -94,53 +92,31 @@ def _write_tsvs(
         sources: sources.yaml.
     """
     licenses = {dataset.name: dataset.license for dataset in sources.datasets}
-
     text_boxes = blacked_out_boxes(private)
     has_slices = any(question.case.item.further_slices for question in written)
 
     # `image_path` is only needed if a question has several images.
     columns = [column for column in VLMEVALKIT_COLUMNS if has_slices or column != "image_path"]
     for question in tqdm(written, desc="writing questions", unit="question", disable=None):
-        row = _question_row(question, licenses)
-        render_args = (
-            private / PICTURES_FOLDER,
-            question.case.granularity,
-            question.case.item.box,
-            sources.overlay,
-        )
+        case, row = question.case, _question_row(question, licenses)
         pictures = [
-            render_png(picture, mask, *render_args, text_boxes.get(picture, ()))
-            for picture, mask in question.case.item.pictures
+            render_png(private, picture, mask, case.granularity, case.item.box, sources.overlay, text_boxes)
+            for picture, mask in case.item.pictures
         ]
-
         row["image"] = _join_texts([base64.b64encode(png).decode("ascii") for png in pictures])
-        row["image_path"] = _join_texts(
-            [f"{question.index}_{slice_number}.png" for slice_number in range(len(pictures))]
-        )
-        _append_row(
-            folder / f"{name}_{row['split']}{'_MULTI' * question.case.is_multiple}.tsv",
-            columns,
-            row,
-        )
+        row["image_path"] = _join_texts([f"{question.index}_{number}.png" for number in range(len(pictures))])
+        _append_row(folder / f"{name}_{row['split']}{'_MULTI' * case.is_multiple}.tsv", columns, row)
         if question.split == "test":
-            answer_row = {
-                "index": question.index,
-                "answer": question.letters,
-                "category": question.case.answer,
-            }
-            _append_row(answers_folder / f"{name}_TEST_answers.tsv", list(answer_row), answer_row)
+            answer_row = {"index": question.index, "answer": question.letters, "category": case.answer}
+            _append_row(answers_folder / f"{name}{ANSWERS_SUFFIX}", list(answer_row), answer_row)
 
 
 def _append_row(file: Path, columns: list[str], row: dict[str, Any]) -> None:
     """Append a row to a TSV; a new file starts with the header."""
     # Rows are appended one at a time, since the base64 pictures of a large set do not fit into
     # memory.
-    is_new = not file.exists()
-    with file.open("a", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
+    table = pd.DataFrame([row], columns=columns)
+    table.to_csv(file, sep="\t", index=False, mode="a", header=not file.exists(), lineterminator="\n")
 
 
 def _write_report(
@@ -218,68 +194,54 @@ def write_outputs(
         replace_folder(out / "report") as report,
     ):
         # Test answers are kept out of `tsv`, which is published.
-        answers_folder = source / "keys"
-        answers_folder.mkdir()
-        _write_tsvs(
-            tsv,
-            answers_folder,
-            set_name,
-            sorted(written, key=lambda question: question.index),
-            private,
-            sources,
-        )
+        in_order = sorted(written, key=lambda question: question.index)
+        _write_tsvs(tsv, source, set_name, in_order, private, sources)
 
         tree = {(subject, *row) for subject in FACET_TABLES for row in cases[[subject, "modality", "label"]].to_numpy()}
         (tsv / TREE_FILE).write_text(render_tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
-        manifest_fields = _validation_fields(funnel, branches)
-
         mesh = "; ".join(
             f"{label} {table.label(label).mesh}" for label in sorted(set(cases["label"])) if table.label(label).mesh
         )
-        manifest_fields["notes"].append(f"MeSH ids of the labels: {mesh or 'none given'}.")
-        manifest_head = {
+        manifest = {
             "name": set_name,
-            "format": FORMAT,
+            "format": "gmai-mmbench",
             "made_by": "medprobe curate gmai",
             "ids": KEYED_IDS,
+            "notes": [*_validation_notes(funnel, branches), f"MeSH ids of the labels: {mesh or 'none given'}."],
+            "validated": bool(funnel["validation"]["validated_questions"]),
         }
-        write_json(tsv / MANIFEST_FILE, manifest_head | manifest_fields)
+        write_json(tsv / MANIFEST_FILE, manifest)
         if people_statements:
             (tsv / ABOUT).write_text(yaml.safe_dump(dict(people_statements), allow_unicode=True), encoding="utf-8")
         _write_report(report, cases, table, branches, funnel)
 
-        for file in [*tsv.iterdir(), *answers_folder.iterdir()]:
-            shutil.copyfile(file, source / file.name)
-
-        build(FORMAT, name=set_name, source=source, out=out / "dataset")
-        for file in answers_folder.iterdir():
-            (private / file.name).unlink(missing_ok=True)
+        shutil.copytree(tsv, source, dirs_exist_ok=True)
+        build("gmai-mmbench", name=set_name, source=source, out=out / "dataset")
+        for file in source.glob(f"*{ANSWERS_SUFFIX}"):
             shutil.copyfile(file, private / file.name)
 
 
-def _validation_fields(funnel: dict[str, Any], branches: list[Branch]) -> dict[str, Any]:
-    """Return manifest entries on how far the set was validated."""
+def _validation_notes(funnel: dict[str, Any], branches: list[Branch]) -> list[str]:
+    """Return sentences for the dataset card on how far the set was validated."""
     validation, text_counts = funnel["validation"], funnel["burned_in_text"]
-    notes = [
-        f"Validation: {validation['validated_questions']} of {funnel['questions']} questions "
-        f"by {validation['reviewers']} people "
-        f"({sum(validation['dropped'].values())} others left out)."
-        if validation["validated_questions"]
-        else "Validation: no person has checked these questions."
-    ]
-    if text_counts is None:
-        notes.append("Burned-in text: not searched.")
-    else:
+    validation_note = "Validation: no person has checked these questions."
+    if validation["validated_questions"]:
+        validation_note = (
+            f"Validation: {validation['validated_questions']} of {funnel['questions']} questions "
+            f"by {validation['reviewers']} people "
+            f"({sum(validation['dropped'].values())} others left out)."
+        )
+    text_note = "Burned-in text: not searched."
+    if text_counts is not None:
         decisions = ", ".join(f"{count} {decision}" for decision, count in text_counts["decisions"].items()) or "none"
-
-        notes.append(
+        text_note = (
             f"Burned-in text: searched in {text_counts['searched']} pictures; "
             f"{text_counts['with_text']} may contain some. "
             f"Decided by a person: {decisions}; the other {text_counts['undecided']} are not used."
         )
-
-    notes.append(
+    return [
+        validation_note,
+        text_note,
         f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
-        f"{'; the set was built nonetheless' if any(branch.flagged for branch in branches) else ''}."
-    )
-    return {"notes": notes, "validated": bool(validation["validated_questions"])}
+        f"{'; the set was built nonetheless' if any(branch.flagged for branch in branches) else ''}.",
+    ]

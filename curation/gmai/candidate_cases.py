@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from curation.gmai.items import Item
 from curation.gmai.label_table import LabelTable, Tags, parse_regions
 from curation.gmai.sources import IMAGE_LEVEL, KIND_GRANULARITIES, Sources
@@ -55,6 +57,10 @@ class Candidate:
         return self.modality, self.task, self.granularity
 
     @property
+    def picture_key(self) -> tuple[str, str, str]:
+        return self.item.picture, self.item.patient, self.item.dataset
+
+    @property
     def is_multiple(self) -> bool:
         return len(self.answers) > 1
 
@@ -86,10 +92,9 @@ def make_cases(
     unmapped: dict[tuple[str, str], int] = Counter()
     mapped_items: list[tuple[Item, str]] = []
     for item in items:
-        place = builder.place(item)
-        name = table.canonical_name(item.label, place)
+        name, reason = table.resolve(item.label, builder.place(item))
         if name is None:
-            unmapped[table.unmapped_reason(item.label, place), item.label] += 1
+            unmapped[reason, item.label] += 1
         else:
             mapped_items.append((item, name))
 
@@ -113,18 +118,23 @@ def make_cases(
     class_labels: dict[tuple[str, str, str], list[LabelledItem]] = defaultdict(list)
     for item, name in mapped_items:
         task, department = builder.tag("task", item, name), builder.tag("department", item, name)
-        invalid_tags |= {f"task {task!r} of {name!r}"} if task not in ("", *sources.tasks) else set()
-        invalid_tags |= (
-            {f"department {department!r} of {name!r}"} if department not in ("", *sources.departments) else set()
-        )
-
+        invalid_tags |= {
+            f"{subject} {value!r} of {name!r}"
+            for subject, value, allowed in (
+                ("task", task, sources.tasks),
+                ("department", department, sources.departments),
+            )
+            if value and value not in allowed
+        }
         if not task or not department:
             left_out[f"label without a {'department' if task else 'task'}"] += 1
-        elif item.kind == "class" and "granularity" not in item.tags:
+        elif item.kind == "class":
             class_labels[item.dataset, item.picture, item.patient].append((item, name, task, department))
         else:
-            granularities = (item.tags["granularity"],) if "granularity" in item.tags else KIND_GRANULARITIES[item.kind]
-            cases += [builder.build_case(item, (name,), task, department, granularity) for granularity in granularities]
+            cases += [
+                builder.build_case(item, (name,), task, department, granularity)
+                for granularity in KIND_GRANULARITIES[item.kind]
+            ]
 
     if invalid_tags:
         raise BadInput(
@@ -169,12 +179,10 @@ class _CaseBuilder:
     def tag(self, subject: str, item: Item, name: str) -> str:
         """Return an item's task or department.
 
-        The first that states it decides: the source's own tags, the dataset, the taggers, the label
-        table.
+        The first that states it decides: the dataset, the taggers, the label table.
         """
         return (
-            item.tags.get(subject)
-            or getattr(self.datasets[item.dataset], subject)
+            getattr(self.datasets[item.dataset], subject)
             or self.tags.values.get(name, {}).get(subject)
             or str(getattr(self.table.labels[name], subject))
         )
@@ -209,7 +217,6 @@ class _CaseBuilder:
                 by_task[task][name] = item, name, task, department
 
         cases = []
-
         for task, labels in by_task.items():
             item, _, _, department = next(iter(labels.values()))
             cases.append(self.build_case(item, tuple(sorted(labels)), task, department, IMAGE_LEVEL))
@@ -280,8 +287,6 @@ def drop_near_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candid
     Returns:
         The remaining cases, and counts of dropped ones.
     """
-    import numpy as np
-
     counts: Counter[str] = Counter()
     if bits < 0 or not cases:
         return cases, counts
@@ -289,40 +294,31 @@ def drop_near_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candid
     first_cases: dict[tuple[str, str, str], Candidate] = {}
     labels: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in sorted(cases, key=lambda case: case.order):
-        picture_key = case.item.picture, case.item.patient, case.item.dataset
-        first_cases.setdefault(picture_key, case)
+        first_cases.setdefault(case.picture_key, case)
         if case.granularity == IMAGE_LEVEL:
-            labels[picture_key][case.task] |= set(case.answers)
+            labels[case.picture_key][case.task] |= set(case.answers)
 
     pictures = list(first_cases)
     hashes = np.array([int(case.item.phash, 16) for case in first_cases.values()], np.uint64)
     sources = np.array([f"{patient}\0{dataset}" for _, patient, dataset in pictures])
 
     dropped: set[tuple[str, str, str]] = set()
-    is_kept = np.ones(len(pictures), bool)
+    is_candidate = np.ones(len(pictures), bool)
     for index, picture in enumerate(pictures):
-        if not is_kept[index]:
-            continue
-
-        # Slices and repeat studies of one patient are expected to look alike.
-        is_near = (np.bitwise_count(hashes[index + 1 :] ^ hashes[index]) <= bits) & (
-            sources[index + 1 :] != sources[index]
-        )
-        for neighbour in np.flatnonzero(is_near & is_kept[index + 1 :]) + (index + 1):
-            is_kept[neighbour] = False
-            dropped.add(pictures[neighbour])
-
-            labels_of_first, labels_of_second = labels[picture], labels[pictures[neighbour]]
-            if (
-                any(
-                    labels_of_first[task] != labels_of_second[task]
-                    for task in labels_of_first.keys() & labels_of_second.keys()
-                )
-                and picture not in dropped
+        if is_candidate[index]:
+            # Slices and repeat studies of one patient are expected to look alike.
+            is_near = (np.bitwise_count(hashes ^ hashes[index]) <= bits) & (sources != sources[index]) & is_candidate
+            neighbours = [pictures[neighbour] for neighbour in np.flatnonzero(is_near)]
+            is_candidate &= ~is_near
+            dropped.update(neighbours)
+            if any(
+                labels[picture][task] != labels[neighbour][task]
+                for neighbour in neighbours
+                for task in labels[picture].keys() & labels[neighbour].keys()
             ):
                 dropped.add(picture)
                 counts["near-duplicates with different labels"] += 1
 
-    unique_cases = [case for case in cases if (case.item.picture, case.item.patient, case.item.dataset) not in dropped]
+    unique_cases = [case for case in cases if case.picture_key not in dropped]
     counts["near-duplicate of a picture of another patient or dataset"] = len(cases) - len(unique_cases)
     return unique_cases, counts

@@ -45,7 +45,7 @@ PICTURES_FOLDER = "pictures"
 SHEETS_FOLDER = "sheets"
 """Folder of the contact sheets, which every run rewrites (`overlay.py`)."""
 PATIENT_WITHDRAWN = "its patient has withdrawn"
-JOURNAL_VERSION = 1
+JOURNAL_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,6 @@ class Item:
     unsure: Sequence[str] = ()
     """Raw labels whose presence on the picture is unknown."""
     attributes: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
     further_slices: tuple[tuple[str, dict[str, Any] | None], ...] = ()
     """(picture, mask) of further slices of its volume, in order, if one question shows them
     together.
@@ -113,30 +112,18 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
             settings = _reading_settings(dataset, sources)
             dataset_items: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
-                digest, name = (
-                    _unit_digest(unit, settings),
-                    ids.id_for("f", f"{dataset.name}\0{unit.key}"),
-                )
+                name = ids.id_for("f", f"{dataset.name}\0{unit.key}")
+                head = {"dataset": dataset.name, "registry": dataset.patients, "unit": name}
+                head["state"] = _unit_digest(unit, settings)
                 entry = journalled.get((dataset.name, name))
-                if entry is None or entry["state"] != digest or not _has_pictures(entry, private):
-                    entry = {
-                        "dataset": dataset.name,
-                        "registry": dataset.patients,
-                        "unit": name,
-                        "state": digest,
-                    }
-                    entry |= _read_unit(unit, dataset, sources, private, ids, withdrawn)
+                if entry is None or entry["state"] != head["state"] or not _has_pictures(entry, private):
+                    entry = head | _read_unit(unit, dataset, sources, private, ids, withdrawn)
                     journal.append(entry)
 
                 unit_items = [Item(**fields) for fields in entry["items"]]
                 dataset_items += join_slices(unit_items) if dataset.together else unit_items
                 skips += [
-                    Skip(
-                        dataset.name,
-                        "" if reason == PATIENT_WITHDRAWN else unit.key,
-                        reason,
-                        is_contradiction,
-                    )
+                    Skip(dataset.name, "" if reason == PATIENT_WITHDRAWN else unit.key, reason, is_contradiction)
                     for reason, is_contradiction in entry["skips"]
                 ]
 
@@ -260,8 +247,9 @@ def _store_picture(
 
     # If the patient is unknown, each study (the slices of a volume) counts as a patient in splits
     # and limits.
-    study_key = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = keyed_patient_id(dataset.patients, picture.patient or study_key, ids)
+    facts = picture.facts
+    study_key = f"\0{dataset.name}\0{facts.get('study') or picture.key}"
+    patient = keyed_patient_id(dataset.patients, facts.get("patient") or study_key, ids)
     if patient in withdrawn:
         unit.skips.append(PATIENT_WITHDRAWN)
         return []
@@ -283,36 +271,29 @@ def _store_picture(
         "picture": picture_hash,
         "phash": str(imagehash.phash(image)),
         "patient": patient,
-        "is_known_patient": bool(picture.patient),
+        "is_known_patient": "patient" in facts,
         "present": sorted(map(replace_surrogates, picture.present)),
         "unsure": sorted(map(replace_surrogates, picture.unsure - picture.present)),
-        "modality": picture.modality or dataset.modality or "",
-        "attributes": picture.attributes,
-        "tags": picture.tags,
+        "modality": dataset.modality or facts.get("modality", ""),
+        "attributes": {name: facts[name] for name in ("age", "sex", "site") if name in facts},
     }
 
     items = []
     targets = _merge_masks(picture.targets)
     for number, target in enumerate(targets):
         area = target.area / (original_shape[0] * original_shape[1]) if target.kind != "class" else 1.0
-        is_small = target.kind != "class" and area < max(dataset.min_area, 1e-9)
-
-        mask = None
-
+        mask = None if target.mask is None else resize_plane(target.mask, height, width)
         # Resizing may erase a thin mask although its area is large enough.
-        if target.mask is not None and not is_small:
-            mask = resize_plane(target.mask, height, width)
-        if is_small or (mask is not None and not mask.any()):
+        if area < max(dataset.min_area, 1e-9) or (mask is not None and not mask.any()):
             unit.skips.append(f"the target is too small ({target.label})")
             continue
 
         neighbours = [neighbour for neighbour in (*targets, *picture.also) if neighbour is not target]
+        name = "\0".join((dataset.name, picture.key, picture_hash, str(number), target.label))
         items.append(
             picture_fields
             | {
-                "item": ids.id_for(
-                    "t", "\0".join((dataset.name, picture.key, picture_hash, str(number), target.label))
-                ),
+                "item": ids.id_for("t", name),
                 "label": target.label,
                 "kind": target.kind,
                 "box": None if target.box is None else [side * factor for side in target.box],
@@ -333,13 +314,12 @@ def _merge_masks(targets: list[PictureLabel]) -> list[PictureLabel]:
     """
     masks: dict[str, np.ndarray] = {}
     merged: list[PictureLabel] = []
-    for target in (replace(raw, label=replace_surrogates(raw.label)) for raw in targets):
+    for target in targets:
+        label = replace_surrogates(target.label)
         if target.mask is None:
-            merged.append(target)
-        elif target.label in masks:
-            masks[target.label] |= target.mask
+            merged.append(replace(target, label=label))
         else:
-            masks[target.label] = target.mask.copy()
+            masks[label] = masks.get(label, False) | target.mask
     return [*merged, *(PictureLabel(label, mask=mask) for label, mask in masks.items())]
 
 
@@ -347,17 +327,17 @@ def _targets_overlap(target: PictureLabel, neighbour: PictureLabel) -> bool:
     """Return True if two targets share pixels or may share them; a class has no known location."""
     if target.kind == "class" or neighbour.kind == "class":
         return True
-    if target.box is not None and neighbour.box is not None:
-        target_box, neighbour_box = target.box, neighbour.box
-        return all(
-            max(target_box[axis], neighbour_box[axis])
-            < min(target_box[axis] + target_box[axis + 2], neighbour_box[axis] + neighbour_box[axis + 2])
-            for axis in (0, 1)
-        )
     if target.mask is not None and neighbour.mask is not None:
         return bool((target.mask & neighbour.mask).any())
+    first_box, second_box = target.box, neighbour.box
+    if first_box is not None and second_box is not None:
+        return all(
+            max(first_box[axis], second_box[axis])
+            < min(first_box[axis] + first_box[axis + 2], second_box[axis] + second_box[axis + 2])
+            for axis in (0, 1)
+        )
 
-    box, mask = (target.box, neighbour.mask) if target.box is not None else (neighbour.box, target.mask)
+    box, mask = (first_box, neighbour.mask) if first_box is not None else (second_box, target.mask)
     assert box is not None and mask is not None
     left_px, top_px = (max(0, int(np.floor(side))) for side in box[:2])
     return bool(mask[top_px : int(np.ceil(box[1] + box[3])), left_px : int(np.ceil(box[0] + box[2]))].any())

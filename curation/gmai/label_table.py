@@ -30,7 +30,6 @@ from dataset_builders.label_reading import describe_requirements, parse_label, s
 from dataset_builders.terms import (
     UNKNOWN_CONTEXT,
     ImageContext,
-    Term,
     cannot_show,
     find_modalities,
     find_regions,
@@ -41,17 +40,7 @@ from dataset_builders.terms import (
 )
 from eval_harness.scores.agreement import krippendorff_alpha
 
-LABEL_COLUMNS = (
-    "name",
-    "raw",
-    "synonyms",
-    "parents",
-    "mesh",
-    "task",
-    "department",
-    "region",
-    "modalities",
-)
+LABEL_COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
 IGNORED_COLUMNS = ("count", "datasets", "why")
 """Columns of unmapped.csv and private/labels.csv that are ignored in a custom table, so that these
 files can be edited and used as custom tables.
@@ -121,14 +110,18 @@ class LabelTable:
                 table.
         """
         self.labels, self.raw, self.written = labels, raw, written or {}
-        self.canonical_name, self.ancestors = cache(self._canonical_name), cache(self._ancestors)
+        self.resolve, self.ancestors = cache(self._resolve), cache(self._ancestors)
 
     def label(self, name: str) -> CanonicalLabel:
         """Return the label of a name; an empty one if there is none."""
         return self.labels.get(name) or CanonicalLabel(name)
 
-    def _canonical_name(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str | None:
-        """Return the canonical name of a raw label; None if it has none (see `unmapped_reason`).
+    def canonical_name(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str | None:
+        """Return the canonical name of a raw label; None if it has none (see `resolve`)."""
+        return self.resolve(raw, place)[0]
+
+    def _resolve(self, raw: str, place: ImageContext) -> tuple[str | None, str]:
+        """Return the canonical name of a raw label and "", or None and why it has no name.
 
         A label with a side ("left kidney") maps to the label without it if that one is known.
 
@@ -139,30 +132,23 @@ class LabelTable:
         # A verbatim entry of a custom table takes precedence over everything else.
         written = self.written.get(_fold_spaces(raw))
         if written is not None:
-            return written
+            return written, ""
         label = parse_label(raw, place)
         if label.problem:
-            return None
+            return None, label.problem
 
         for key in (normalize_term(raw), split_side(raw)[0]):
             if key in self.raw:
-                return self.raw[key]
+                return self.raw[key], ""
+        if label.term is None:
+            needs = describe_requirements(raw)
+            return None, f"is ambiguous outside some regions and modalities ({needs})" if needs else "is in no table"
         # The modality or region may rule out a term: "left ventricle" on a brain image is not the
         # heart's.
-        if label.term is None or cannot_show(place, label.term):
-            return None
         name = label.term.concept
-        return self.raw.get(normalize_term(name), name)
-
-    def unmapped_reason(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str:
-        """Return why a raw label has no canonical name."""
-        label = parse_label(raw, place)
-        if label.problem:
-            return label.problem
-        if label.term is not None:
-            return f"belongs to another region ({label.term.concept}: {', '.join(label.term.regions)})"
-        needs = describe_requirements(raw)
-        return f"is ambiguous outside some regions and modalities ({needs})" if needs else "is in no table"
+        if cannot_show(place, label.term):
+            return None, f"belongs to another region ({name}: {', '.join(label.term.regions)})"
+        return self.raw.get(normalize_term(name), name), ""
 
     def _ancestors(self, name: str) -> set[str]:
         """Return all ancestors of a label."""
@@ -210,19 +196,15 @@ class LabelTable:
         These are the names, synonyms and raw labels of the label and its ancestors.
         """
         family = {name, *self.ancestors(name)}
-        words = {word for family_name in family for word in self.normalised_names(family_name)}
-        words |= {
+        vocabulary = terms_by_name("organ", "finding")
+        bare_words = {
             normalize_term(word)
             for family_name in family
-            if (term := _vocabulary_term(family_name))
+            if (term := vocabulary.get(normalize_term(family_name)))
             for word in term.bare
         }
-        return words | {raw for raw, canonical in self.raw.items() if canonical in family}
-
-
-def _vocabulary_term(name: str) -> Term | None:
-    """Return the vocabulary's organ or finding of this name."""
-    return terms_by_name("organ", "finding").get(normalize_term(name))
+        raw_labels = {raw for raw, canonical in self.raw.items() if canonical in family}
+        return bare_words.union(raw_labels, *map(self.normalised_names, family))
 
 
 def read_label_table(path: Path | None) -> LabelTable:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,10 @@ from curation.images.burned_in_text import (
     DECISIONS_FILE,
     TEXT_BOXES_FILE,
     TextBox,
+    black_out,
     find_text,
     read_boxes,
 )
-from curation.images.burned_in_text import black_out as blacked_out
 from curation.images.file_names import privacy_manifest
 from curation.readers.dataset import SourceDataset
 from curation.readers.shapes import decode_segmentation
@@ -52,27 +53,27 @@ from dataset_builders.journal import Journal, read_journal
 
 
 def render_png(
+    private: Path,
     picture: str,
     mask: dict[str, Any] | None,
-    folder: Path,
     granularity: str,
     box: Any,
     overlay: Overlay,
-    text_boxes: Sequence[TextBox] = (),
+    text_boxes: Mapping[str, Sequence[TextBox]],
 ) -> bytes:
     """Render the PNG that a question shows.
 
     Args:
+        private: private folder with the pictures.
         picture: sha256 of the stored picture.
         mask: COCO RLE of the target, or None.
-        folder: folder of the stored pictures.
         granularity: how the target is marked.
         box: (x, y, width, height) of the target in pixels, or None.
         overlay: colour, opacity and line width.
-        text_boxes: regions to fill black.
+        text_boxes: picture -> regions to fill black.
     """
-    with Image.open(folder / f"{picture}.png") as image:
-        pixels = np.asarray(blacked_out(image.convert("RGB"), text_boxes))
+    with Image.open(private / PICTURES_FOLDER / f"{picture}.png") as image:
+        pixels = np.asarray(black_out(image.convert("RGB"), text_boxes.get(picture, ())))
     target_mask = None if mask is None else decode_segmentation(mask, tuple(mask["size"]))
     return encode_png(Image.fromarray(burn_overlay(pixels, granularity, box, target_mask, overlay)))
 
@@ -163,19 +164,18 @@ def write_contact_sheets(items: list[Item], private: Path, sources: Sources) -> 
     shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
     (private / SHEETS_FOLDER).mkdir()
     for dataset in sources.datasets:
-        label_counts: Counter[str] = Counter()
-        ranked = []
         # Sorting by keyed ids makes the order independent of file names.
+        by_label: dict[str, list[Item]] = defaultdict(list)
         for item in sorted(items, key=lambda item: item.item):
             if item.dataset == dataset.name:
-                ranked.append((label_counts[item.label], item.item, item))
-                label_counts[item.label] += 1
+                by_label[item.label].append(item)
 
-        # Round-robin over labels: each label's first item, then each label's second, and so on.
+        # Each label's first item, then each label's second, and so on.
+        rounds = [item for turn in zip_longest(*by_label.values()) for item in turn if item is not None]
         html = SHEET_HTML.format(escape(dataset.name))
-        for _, _, item in sorted(ranked, key=lambda ranked_item: ranked_item[:2])[:PICTURES_PER_SHEET]:
+        for item in rounds[:PICTURES_PER_SHEET]:
             kind = KIND_GRANULARITIES[item.kind][-1]
-            png = render_png(item.picture, item.mask, private / PICTURES_FOLDER, kind, item.box, sources.overlay)
+            png = render_png(private, item.picture, item.mask, kind, item.box, sources.overlay, {})
             html += FIGURE_HTML.format(base64.b64encode(png).decode("ascii"), escape(item.label), kind)
         replace_file(private / SHEETS_FOLDER / f"{dataset.name}.html", html.encode())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -130,13 +130,12 @@ def run_pipeline(
         tags = merge_tags(read_decisions(private / TAGS_FILE), table, sources.tasks, sources.departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tags)
 
-        unmapped_rows = [["", label, *[""] * 7, reason, count] for (reason, label), count in sorted(unmapped.items())]
+        unmapped_rows = [
+            {"raw": label, "why": reason, "count": count} for (reason, label), count in sorted(unmapped.items())
+        ]
         _write_csv(private / "unmapped.csv", (*LABEL_COLUMNS, "why", "count"), unmapped_rows)
-        _write_csv(
-            private / "labels.csv",
-            (*LABEL_COLUMNS, "count"),
-            _label_rows(items, sources, table, tags),
-        )
+        label_rows = _label_rows(items, sources, table, tags)
+        _write_csv(private / "labels.csv", (*LABEL_COLUMNS, "count"), label_rows)
         if unmapped:
             names = "; ".join(f"{label!r} {reason}" for reason, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
@@ -267,19 +266,17 @@ def _write_questions(
     splits = split_cases(chosen, sources, earlier.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
     drawer = OptionDrawer(sources, pools, frequency)
-    unwritten_counts: Counter[str] = Counter()
+    askable = [case for case in chosen if case.cell in templates]
+    unwritten_counts = Counter({"every template breaks a rule": len(chosen) - len(askable)})
     drafts: list[tuple[Candidate, str, OptionSet]] = []
     new_cases: list[Candidate] = []
     # Count earlier questions first, so that the correct letters of new ones balance theirs.
-    for case in chosen:
-        earlier_draft = earlier.questions.get(case.case)
-        if case.cell not in templates:
-            unwritten_counts["every template breaks a rule"] += 1
-            continue
+    for case in askable:
+        question, choice = earlier.questions.get(case.case, ("", None))
         possible_texts = {question_templates.render_question(template, case) for template in templates[case.cell]}
-        if earlier_draft and earlier_draft[0] in possible_texts and drawer.is_still_valid(case, earlier_draft[1]):
-            drawer.count_positions(case, splits[case.case], len(earlier_draft[1].options), earlier_draft[1].right)
-            drafts.append((case, *earlier_draft))
+        if choice and question in possible_texts and drawer.is_still_valid(case, choice):
+            drawer.count_positions(case, splits[case.case], len(choice.options), choice.right)
+            drafts.append((case, question, choice))
         else:
             new_cases.append(case)
 
@@ -287,9 +284,9 @@ def _write_questions(
         choice = drawer.draw(case, splits[case.case])
         if choice is None:
             unwritten_counts["too few options"] += 1
-            continue
-        template = random.Random(f"question {case.order}").choice(templates[case.cell])
-        drafts.append((case, question_templates.render_question(template, case), choice))
+        else:
+            template = random.Random(f"question {case.order}").choice(templates[case.cell])
+            drafts.append((case, question_templates.render_question(template, case), choice))
 
     indices = earlier.number_cases([case for case, _, _ in drafts], splits)
     written = [
@@ -298,41 +295,34 @@ def _write_questions(
     return sorted(written, key=lambda question: question.case.order), unwritten_counts
 
 
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    replace_file(
-        path,
-        lambda partial: pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False),
-    )
+def _write_csv(path: Path, columns: Sequence[str], rows: list[dict[str, Any]]) -> None:
+    table = pd.DataFrame(rows, columns=list(columns))
+    replace_file(path, lambda partial: table.to_csv(partial, index=False))
 
 
-def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tags: Tags) -> Iterator[list[Any]]:
-    """Yield one row per raw label and its mapping, in the columns of labels.csv."""
+def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tags: Tags) -> list[dict[str, Any]]:
+    """Return one row per mapped raw label, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
     name_counts = Counter(
-        (
-            item.label,
-            table.canonical_name(item.label, parse_image_context(regions[item.dataset], item.modality)) or "",
-        )
+        (item.label, table.canonical_name(item.label, parse_image_context(regions[item.dataset], item.modality)))
         for item in items
     )
-    for (raw, name), count in sorted(name_counts.items()):
-        if name:
-            label, label_tags = table.labels[name], tags.values.get(name, {})
-            label_sets = (label.synonyms, label.parents, label.regions, label.modalities)
-            synonyms, parents, region, modalities = ("; ".join(sorted(values)) for values in label_sets)
-            task, department = (
-                label_tags.get("task", label.task),
-                label_tags.get("department", label.department),
-            )
-            yield [
-                name,
-                raw,
-                synonyms,
-                parents,
-                label.mesh,
-                task,
-                department,
-                region,
-                modalities,
-                count,
-            ]
+    rows = []
+    for raw, name in sorted((raw, name) for raw, name in name_counts if name is not None):
+        label = table.labels[name]
+        rows.append(
+            {
+                "name": name,
+                "raw": raw,
+                "synonyms": "; ".join(sorted(label.synonyms)),
+                "parents": "; ".join(sorted(label.parents)),
+                "mesh": label.mesh,
+                "task": label.task,
+                "department": label.department,
+                "region": "; ".join(sorted(label.regions)),
+                "modalities": "; ".join(sorted(label.modalities)),
+                **tags.values.get(name, {}),
+                "count": name_counts[raw, name],
+            }
+        )
+    return rows

@@ -53,15 +53,11 @@ def select_cases(cases: list[Candidate], sources: Sources) -> tuple[list[Candida
 
 
 def _limit_patients(cases: list[Candidate], per_patient: int | None) -> list[Candidate]:
-    """Keep at most `per_patient` cases of each patient, those with the largest target."""
-    if per_patient is None:
-        return cases
-    largest: list[Candidate] = []
-    patient_counts: Counter[str] = Counter()
+    """Keep at most `per_patient` cases of each patient (None: all), the largest targets."""
+    by_patient: dict[str, list[Candidate]] = defaultdict(list)
     for case in sorted(cases, key=lambda case: (-case.item.area, case.order)):
-        if patient_counts[case.item.patient] < per_patient:
-            patient_counts[case.item.patient] += 1
-            largest.append(case)
+        by_patient[case.item.patient].append(case)
+    largest = [case for patient_cases in by_patient.values() for case in patient_cases[:per_patient]]
     return sorted(largest, key=lambda case: case.order)
 
 
@@ -341,18 +337,15 @@ class OptionDrawer:
         question could be answered without the marking.
 
         Args:
-            case: the case.
+            case: the case; its answers leave room for a wrong option.
             split: its split.
 
         Returns:
-            The options; None if the pool is too small or the answers leave no room for a wrong
-            option.
+            The options; None if the pool is too small.
         """
         rng = random.Random(f"options {case.order}")
         min_options, max_options = self.sources.options
         answers = list(case.answers)
-        if len(answers) + 1 > max_options:
-            return None
         wrong_count = max(rng.randint(min_options, max_options), len(answers) + 1) - len(answers)
         wrong: list[str] = []
         # Weighted sampling without replacement (Efraimidis and Spirakis 2006): sort by u ** (1 /
@@ -363,11 +356,8 @@ class OptionDrawer:
         names = sorted(sort_keys, key=lambda name: -sort_keys[name])
 
         # A wrong option that is on the image but not marked forces a model to use the marking.
-        on_image = next(
-            (name for name in names if case.granularity != IMAGE_LEVEL and name in case.present),
-            None,
-        )
-        for name in sorted(names, key=lambda name: name != on_image):
+        on_image = [name for name in names if case.granularity != IMAGE_LEVEL and name in case.present]
+        for name in sorted(names, key=lambda name: name not in on_image[:1]):
             if len(wrong) < wrong_count and not any(self.pools.table.are_related(name, chosen) for chosen in wrong):
                 wrong.append(name)
 

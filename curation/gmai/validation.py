@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 from fastapi import FastAPI
 
-from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.label_table import TAG_SUBJECTS, TAGGERS_PER_LABEL, TAGS_FILE, assign_labels
 from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.selecting import QUESTIONS_FILE
@@ -110,8 +109,8 @@ def build_validation(out: Path) -> FastAPI:
     def picture(case: str, number: int) -> tuple[str, bytes]:
         entry = cases[case]
         picture_hash, mask = entry["pictures"][number]
-        render_args = (private / PICTURES_FOLDER, entry["granularity"], entry["box"], overlay)
-        return "image/png", render_png(picture_hash, mask, *render_args, text_boxes.get(picture_hash, ()))
+        png = render_png(private, picture_hash, mask, entry["granularity"], entry["box"], overlay, text_boxes)
+        return "image/png", png
 
     faults = Field(
         FAULTS_FIELD, "What is wrong?", "checks", list(FAULTS.items()), "1234",

@@ -204,9 +204,8 @@ class RemoteImages:
         """Return the first row of each row group, then the row count; [0] if it has no images."""
         import pyarrow.parquet as pq
 
-        with self._reaching(path), self._open(path) as file:
+        with self._reaching(path), self._system.open(f"{self._root}/{path}", "rb") as file:
             parquet = pq.ParquetFile(file)
-
             metadata = parquet.metadata
             groups = range(metadata.num_row_groups if _image_column(parquet.schema_arrow) else 0)
             return list(accumulate((metadata.row_group(group).num_rows for group in groups), initial=0))
@@ -215,13 +214,10 @@ class RemoteImages:
         """Return the image bytes of a row group."""
         import pyarrow.parquet as pq
 
-        with self._open(path) as file:
+        with self._system.open(f"{self._root}/{path}", "rb") as file:
             parquet = pq.ParquetFile(file)
             name = _image_column(parquet.schema_arrow)
             return parquet.read_row_group(group, columns=[f"{name}.bytes"]).column(0).combine_chunks().field("bytes")
-
-    def _open(self, path: str) -> Any:
-        return self._system.open(f"{self._root}/{path}", "rb")
 
     @contextmanager
     def _reaching(self, name: str = "", *reraised: type[Exception]) -> Iterator[None]:

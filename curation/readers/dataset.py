@@ -69,7 +69,6 @@ class SourceColumns(StrictModel):
 READER_ANNOTATIONS: dict[str, tuple[str, bool]] = {
     "folders": ("", False), "csv": ("file", True), "wide": ("file", True), "boxes": ("file", True), "coco": ("file", True),
     "voc": ("folder", False), "yolo": ("folder", False), "masks": ("folder", True), "nifti": ("folder", True), "dicom": ("file", False),
-    "tsv": ("", False),
 }  # fmt: skip
 """Reader -> what its `annotations` are ("file" or "folder"), and whether they are required."""
 
@@ -78,7 +77,7 @@ class SourceDataset(StrictModel):
     """One dataset. Paths are relative to the folder of sources.yaml."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-    reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
+    reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom"]
     path: ExistingPath
     modality: str | None = None
     task: str | None = None
@@ -148,28 +147,40 @@ class SourceDataset(StrictModel):
 
     @model_validator(mode="after")
     def _complete(self) -> SourceDataset:
-        if not self.modality and self.reader not in ("dicom", "tsv"):
-            raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
-
-        kind, is_needed = READER_ANNOTATIONS[self.reader]
-        if bool(self.image) != bool(self.label) or (self.image and self.reader not in ("masks", "nifti")):
-            raise ValueError("`image` and `label` are patterns of the readers masks and nifti; give both")
-        if not all("{case}" in pattern for pattern in (self.image, self.label) if pattern):
-            raise ValueError("`image` and `label` need {case}: what the paths of an image and its labels share")
-        if self.annotations is None and is_needed and not self.label:
-            raise ValueError(f"reader {self.reader} needs `annotations`")
-        if self.annotations is not None and kind and (kind == "file") != self.annotations.is_file():
-            raise ValueError(f"annotations: {self.annotations} is not a {kind}")
-        if not self.path.is_dir() and self.reader != "tsv":
-            raise ValueError(f"path: {self.path} is not a folder")
-        if self.reader == "boxes" and self.columns.box is None:
-            raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
-        if self.reader == "wide" and not self.columns.labels:
-            raise ValueError("reader wide needs `columns.labels`: the columns of 1, 0, -1 and blanks")
-        if self.together and self.reader not in ("nifti", "dicom"):
-            raise ValueError(f"`together` is for volumes, which reader {self.reader} does not read")
-        if self.listed_classes and self.reader != "masks" and "{class}" not in (self.label or ""):
-            raise ValueError(f"reader {self.reader} needs `classes` as number: name")
+        reader, (kind, is_needed) = self.reader, READER_ANNOTATIONS[self.reader]
+        patterns = [pattern for pattern in (self.image, self.label) if pattern]
+        is_other_kind = self.annotations is not None and kind and (kind == "file") != self.annotations.is_file()
+        by_class = reader == "masks" or "{class}" in (self.label or "")
+        mistakes = (
+            (not self.modality and reader != "dicom", f"reader {reader} needs `modality` (what kind of image this is)"),
+            (
+                len(patterns) == 1 or (patterns and reader not in ("masks", "nifti")),
+                "`image` and `label` are patterns of the readers masks and nifti; give both",
+            ),
+            (
+                not all("{case}" in pattern for pattern in patterns),
+                "`image` and `label` need {case}: what the paths of an image and its labels share",
+            ),
+            (self.annotations is None and is_needed and not self.label, f"reader {reader} needs `annotations`"),
+            (is_other_kind, f"annotations: {self.annotations} is not a {kind}"),
+            (not self.path.is_dir(), f"path: {self.path} is not a folder"),
+            (
+                reader == "boxes" and self.columns.box is None,
+                "reader boxes needs `columns.box`: the columns of x, y, width, height",
+            ),
+            (
+                reader == "wide" and not self.columns.labels,
+                "reader wide needs `columns.labels`: the columns of 1, 0, -1 and blanks",
+            ),
+            (
+                self.together and reader not in ("nifti", "dicom"),
+                f"`together` is for volumes, which reader {reader} does not read",
+            ),
+            (self.listed_classes and not by_class, f"reader {reader} needs `classes` as number: name"),
+        )
+        for is_made, message in mistakes:
+            if is_made:
+                raise ValueError(message)
         return self
 
     def case_of(self, pattern: str | None, path: str) -> tuple[str, str] | None:
@@ -187,10 +198,8 @@ class SourceDataset(StrictModel):
         # If the classes are listed, the case is matched lazily, so that the longest class name wins
         # (`left_lung`, not `lung`). Otherwise it is matched greedily: only the last word is the
         # class.
-
         label = "|".join(map(re.escape, self.listed_classes)) or "[^/]+"
         case = "(?P<case>.+?)" if self.listed_classes else "(?P<case>.+)"
-
         form = re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\{case\}", case, 1)
         form = form.replace(r"\{case\}", "(?P=case)").replace(r"\{class\}", f"(?P<label>{label})")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.readers.consistency import Contradiction, Skip, skip_from_error
+from curation.readers.consistency import Contradiction, Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     DatasetFiles,
@@ -25,7 +25,6 @@ from curation.readers.pictures import (
     is_dicom,
     load_picture,
     pair_annotations,
-    patient_from_name,
     relative_name,
 )
 from curation.readers.pixels import (
@@ -47,16 +46,18 @@ PICTURE_MODALITIES = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES"
 ANNOTATION_MODALITIES = ("SEG", "RTSTRUCT")
 
 
-def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
+def dicom_units(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Unit]:
     """Yield a unit for each SEG, each RTSTRUCT and each labelled picture of a folder.
 
     The unit of a SEG or RTSTRUCT includes the slices that it references.
 
     A table names pictures either by SOP instance UID or, like the tables of other readers, by file
     name. Files that share a SOP instance UID are ambiguous for anything that references them, so
-    none of them is used.
+    none of them is used. `files.skips` lists what is not used.
     """
-    files = DatasetFiles(dataset)
+
+    def skip(path: Path, reason: str) -> None:
+        files.skips.append(Skip(dataset.name, relative_name(path, dataset.path), reason))
 
     dicom_files: list[tuple[Path, str, str]] = []
     for path in files.all_files:
@@ -68,39 +69,40 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
                 with skip_on_error(UNUSABLE_HEADER):
                     dicom_files.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
             except Skipped as error:
-                yield skip_from_error(dataset.name, relative_name(path, dataset.path), error)
+                skip(path, str(error))
 
     uid_counts = Counter(uid for _, uid, _ in dicom_files)
     by_uid = {uid: path for path, uid, _ in dicom_files if uid and uid_counts[uid] == 1}
 
     used_paths: set[Path] = set()
     for path, _, modality in dicom_files:
-        name = relative_name(path, dataset.path)
         if modality not in ANNOTATION_MODALITIES:
             continue
         try:
             with skip_on_error(UNUSABLE_HEADER):
-                referenced_uids = _referenced_uids(read_dicom_header(path))
+                elements = read_dicom_header(path).iterall()
+                uids = [str(element.value) for element in elements if element.keyword == "ReferencedSOPInstanceUID"]
         except Skipped as error:
-            yield skip_from_error(dataset.name, name, error)
+            skip(path, str(error))
             continue
 
+        referenced_uids = list(dict.fromkeys(uids))
         slices = [by_uid[uid] for uid in referenced_uids if uid in by_uid]
         if not slices:
-            reason = f"none of its referenced images was found ({modality}, {len(referenced_uids)} images)"
-            yield Skip(dataset.name, name, reason)
+            skip(path, f"none of its referenced images was found ({modality}, {len(referenced_uids)} images)")
             continue
         used_paths |= set(slices)
-        yield Unit(name, [path, *slices], partial(_load_annotated_series, path, slices, dataset))
+        load_unit = partial(_load_annotated_series, path, slices, dataset)
+        yield Unit(relative_name(path, dataset.path), [path, *slices], load_unit)
 
     annotations = list(read_table_rows(dataset, files)) if dataset.annotations else []
-    uids = {path: uid for uid, path in by_uid.items()}
+    uid_of_path = {path: uid for uid, path in by_uid.items()}
     paths = [path for path, _, _ in dicom_files]
     # A table names either all pictures by SOP instance UID, or all by file.
     by_files = {row_annotation.image.strip() for row_annotation in annotations}.isdisjoint(by_uid)
-    image_names = [relative_name(path, dataset.path) if by_files else uids.get(path, "") for path in paths]
+    image_names = [relative_name(path, dataset.path) if by_files else uid_of_path.get(path, "") for path in paths]
     pairs, skips, _ = pair_annotations(annotations, paths, image_names, dataset)
-    yield from files.skips + skips
+    files.skips += skips
 
     pictures = {path for path, _, modality in dicom_files if modality in PICTURE_MODALITIES}
     for annotation, path in pairs:
@@ -111,36 +113,25 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
 
     # Report the remaining files: pictures without labels, and files that are not pictures.
     for path, uid, modality in dicom_files:
-        name = relative_name(path, dataset.path)
         if modality not in (*ANNOTATION_MODALITIES, *PICTURE_MODALITIES):
-            yield Skip(
-                dataset.name,
-                name,
-                f"DICOM of {modality or 'no modality'} is not a picture to ask about",
-            )
-        elif modality in PICTURE_MODALITIES and path not in used_paths:
+            skip(path, f"DICOM of {modality or 'no modality'} is not a picture to ask about")
+        elif path in pictures - used_paths:
             is_duplicate = uid and uid_counts[uid] > 1
-            reason = (
-                "several files share its SOP instance UID" if is_duplicate else "no table, SEG or RTSTRUCT labels it"
+            skip(
+                path,
+                "several files share its SOP instance UID" if is_duplicate else "no table, SEG or RTSTRUCT labels it",
             )
-            yield Skip(dataset.name, name, reason)
-
-
-def _referenced_uids(data: Any) -> list[str]:
-    """Return the SOP instance UIDs that a SEG or RTSTRUCT references, without duplicates."""
-    uids = [str(element.value) for element in data.iterall() if element.keyword == "ReferencedSOPInstanceUID"]
-    return list(dict.fromkeys(uids))
 
 
 def _load_annotated_series(path: Path, files: list[Path], dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """Load the slices of a SEG or RTSTRUCT, sorted by position and upright, with their masks."""
     data = read_dicom_header(path, unit.skips)
     with skip_on_error(UNUSABLE_HEADER):
-        volume = _labelled_volume(data, path, [read_dicom_header(file, unit.skips) for file in files], dataset, unit)
-        return select_pictures(volume, dataset, unit)
+        slices = [read_dicom_header(file, unit.skips) for file in files]
+        return select_pictures(_labelled_volume(data, path, slices, unit), dataset, unit)
 
 
-def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, unit: Unit) -> LabelledVolume:
+def _labelled_volume(data: Any, path: Path, slices: list[Any], unit: Unit) -> LabelledVolume:
     """Build the volume of a SEG or RTSTRUCT from its referenced slices."""
     if len({(image.get("Rows"), image.get("Columns")) for image in slices}) != 1:
         raise Skipped("its referenced slices differ in size")
@@ -159,21 +150,16 @@ def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDa
 
     # Turning the plane upright may swap its rows and columns, and then its spacing too.
     is_transposed = orient_upright(np.zeros((1, 2)), orientation).shape == (2, 1)
-    facts = header_facts(first_slice)
 
     return LabelledVolume(
-        key=unit.key,
         slices=lambda index, window: orient_upright(render_frame(slices[index], window, unit.skips), orientation),
         masks={
             label: np.stack([orient_upright(plane, orientation) for plane in mask]) for label, mask in masks.items()
         },
         spacing=(spacing[1], spacing[0]) if is_transposed else (spacing[0], spacing[1]),
-        patient=patient_from_name(unit.key, dataset) or facts.get("patient"),
-        study=facts.get("study"),
-        modality=dataset.modality or facts.get("modality", ""),
-        has_hu_scale=str(first_slice.get("Modality", "")) == "CT",
         numbers=[int(image.get("InstanceNumber", index) or index) for index, image in enumerate(slices)],
-        attributes={name: facts[name] for name in ("age", "sex") if name in facts},
+        has_hu_scale=str(first_slice.get("Modality", "")) == "CT",
+        facts=header_facts(first_slice),
     )
 
 
@@ -223,7 +209,7 @@ def _segmentation_masks(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
     for index, number in enumerate(sorted(names)):
         mask = planes[..., index] > 0.5
         if mask.any():
-            masks[names[number]] = masks[names[number]] | mask if names[number] in masks else mask
+            masks[names[number]] = masks.get(names[number], False) | mask
     return masks
 
 
@@ -249,28 +235,22 @@ def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
         raise Contradiction("several segments of a SEG share a number, or a frame has a segment that is not listed")
 
     for groups in frames:
-        sources = (
-            source
+        referenced_images = [
+            images[str(source.ReferencedSOPInstanceUID)]
             for derived in groups.get("DerivationImageSequence", [])
             for source in derived.get("SourceImageSequence", [])
-        )
-        referenced_images = [
-            images[uid] for source in sources if (uid := str(source.ReferencedSOPInstanceUID)) in images
+            if str(source.ReferencedSOPInstanceUID) in images
         ]
-
-        # One matching image suffices: a frame may derive from several.
         for sequence, keyword, tolerance in PLANE_ATTRIBUTES:
             plane = groups.get(sequence) or shared[0].get(sequence) or [{}]
             attribute_pairs = [(plane[0].get(keyword), image.get(keyword)) for image in referenced_images]
-            pairs = [
-                (np.asarray(frame_numbers, float), np.asarray(image_numbers, float))
+            # One matching image suffices: a frame may derive from several.
+            matches = [
+                np.allclose(np.asarray(frame_numbers, float), np.asarray(image_numbers, float), rtol=0, atol=tolerance)
                 for frame_numbers, image_numbers in attribute_pairs
                 if frame_numbers and image_numbers
             ]
-            if pairs and not any(
-                np.allclose(frame_numbers, image_numbers, rtol=0, atol=tolerance)
-                for frame_numbers, image_numbers in pairs
-            ):
+            if matches and not any(matches):
                 raise Contradiction(f"a frame of a SEG and its referenced image differ in {keyword}")
 
 

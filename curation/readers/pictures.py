@@ -24,7 +24,7 @@ from curation.images.image_index import decode_rgb, list_files
 from curation.images.pairing import pair_names
 from curation.readers.consistency import BoxXYWH, Skip
 from curation.readers.dataset import SourceDataset
-from curation.readers.pixels import Skipped, error_cause, read_frame
+from curation.readers.pixels import Skipped, display_window, error_cause, read_frame
 from dataset_builders.errors import replace_surrogates
 from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError
 
@@ -65,13 +65,8 @@ class Picture:
     """Further labels on the picture that no question asks about."""
     unsure: set[str] = field(default_factory=set)
     """Raw labels whose presence is unknown; never offered as wrong options."""
-    patient: str | None = None
-    study: str | None = None
-    modality: str | None = None
-    attributes: dict[str, str] = field(default_factory=dict)
-    """age, sex, site, as stated by the source."""
-    tags: dict[str, str] = field(default_factory=dict)
-    """task, department, granularity, if the source is itself a benchmark."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """patient, study, age, sex, site, modality, where the source or a DICOM header states them."""
 
     @property
     def present(self) -> set[str]:
@@ -174,6 +169,11 @@ def relative_name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 
+def merge_facts(*sources: Mapping[str, str | None]) -> dict[str, str]:
+    """Merge facts of which later ones take precedence, unless they are blank."""
+    return {name: value for source in sources for name, value in source.items() if value}
+
+
 AnnotatedImages = list[tuple[Annotation, Path]]
 
 
@@ -224,10 +224,11 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     Raises:
         Skipped: the file is not a complete picture, or has no target.
     """
-    header_facts: dict[str, str] = {}
+    header: dict[str, str] = {}
     try:
         if path.suffix.lower() not in IMAGE_SUFFIXES and is_dicom(path):
-            pixels, header_facts = read_frame(path, dataset, unit.skips)
+            window = None if dataset.window is None else display_window("", dataset.window)
+            pixels, header = read_frame(path, window, unit.skips, as_stored=dataset.is_drawn_on)
         else:
             data = path.read_bytes()
             pixels = np.asarray(decode_rgb(data))
@@ -242,25 +243,8 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     if not targets:
         raise Skipped("has no label")
     name = relative_name(path, dataset.path)
-    annotated_facts = {field: value for field, value in annotation.facts.items() if value}
-    patient = annotated_facts.get("patient") or patient_from_name(name, dataset) or header_facts.get("patient")
-    header_facts |= annotated_facts
-
-    attributes = {field: value for field, value in header_facts.items() if field in ("age", "sex", "site")}
-    unsure = set(annotation.unsure)
-    return [
-        Picture(
-            name,
-            pixels,
-            targets,
-            [],
-            unsure,
-            patient,
-            header_facts.get("study"),
-            header_facts.get("modality"),
-            attributes,
-        )
-    ]
+    facts = merge_facts(header, {"patient": patient_from_name(name, dataset)}, annotation.facts)
+    return [Picture(name, pixels, targets, unsure=set(annotation.unsure), facts=facts)]
 
 
 def is_exif_rotated(data: bytes) -> bool:

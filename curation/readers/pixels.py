@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from curation.images.image_index import rescale_to_uint8
-from curation.readers.dataset import WINDOWS, SourceDataset, WindowName
+from curation.readers.dataset import WINDOWS, WindowName
 from dataset_builders.terms import find_ct_window
 
 PERCENTILES = (0.5, 99.5)
@@ -235,26 +235,27 @@ def _element_numbers(data: Any, name: str) -> list[float]:
 
 
 def header_facts(data: Any) -> dict[str, str]:
-    """Return patient, study, age, sex and modality; no other header value is used."""
-    facts = {
+    """Return patient, study, age, sex and modality, or ""; no other header value is used."""
+    modality = str(data.get("Modality", "") or "")
+    return {
         "patient": str(data.get("PatientID", "") or ""),
         "study": str(data.get("StudyInstanceUID", "") or ""),
         "age": str(data.get("PatientAge", "") or ""),
         "sex": str(data.get("PatientSex", "") or ""),
-        "modality": DICOM_MODALITY_NAMES.get(str(data.get("Modality", "")), str(data.get("Modality", "") or "")),
+        "modality": DICOM_MODALITY_NAMES.get(modality, modality),
     }
-    return {name: value for name, value in facts.items() if value}
 
 
-def read_frame(path: Path, dataset: SourceDataset, ignored: list[str]) -> tuple[np.ndarray, dict[str, str]]:
-    """Render a single-frame DICOM file.
-
-    The picture is upright with square pixels, unless boxes and masks refer to its stored pixels.
+def read_frame(
+    path: Path, window: tuple[float, float] | None, ignored: list[str], as_stored: bool = False
+) -> tuple[np.ndarray, dict[str, str]]:
+    """Render a single-frame DICOM file, upright and with square pixels.
 
     Args:
         path: the file.
-        dataset: its dataset, for window and modality.
+        window: see `render_frame`.
         ignored: collects a message per ignored attribute.
+        as_stored: keep the stored pixels, which boxes and masks refer to.
 
     Returns:
         (height, width, 3) uint8, and the header's facts (`header_facts`).
@@ -265,19 +266,13 @@ def read_frame(path: Path, dataset: SourceDataset, ignored: list[str]) -> tuple[
     data = read_dicom_header(path, ignored)
     with skip_on_error(UNUSABLE_HEADER):
         refuse_burned_in(data)
-        grey = render_frame(data, None if dataset.window is None else display_window("", dataset.window), ignored)
-
-        orientation = data.get("ImageOrientationPatient")
-
-        # Boxes and masks refer to stored pixels, so pictures with such annotations are not
-        # reoriented.
-        if not dataset.is_drawn_on:
+        grey = render_frame(data, window, ignored)
+        if not as_stored:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
+            orientation = data.get("ImageOrientationPatient")
             grey = resample_square(grey, (float(spacing[0]), float(spacing[1])))
             grey = grey if orientation is None else orient_upright(grey, np.asarray(orientation, np.float64))
         facts = header_facts(data)
-    if dataset.modality:
-        facts["modality"] = dataset.modality
     return np.ascontiguousarray(grey if grey.ndim == 3 else to_rgb(grey)), facts
 
 
@@ -367,14 +362,8 @@ def _apply_voi(values: np.ndarray, data: Any, ignored: list[str]) -> np.ndarray:
             ignored.append(IGNORED_ELEMENT.format("VOILUTSequence"))
 
     function = str(data.get("VOILUTFunction", ""))
-
-    windows = list(
-        zip(
-            _element_numbers(data, "WindowCenter"),
-            _element_numbers(data, "WindowWidth"),
-            strict=False,
-        )
-    )
+    centres_and_widths = (_element_numbers(data, name) for name in ("WindowCenter", "WindowWidth"))
+    windows = list(zip(*centres_and_widths, strict=False))
     is_blank = not windows and ("WindowCenter" in data or "WindowWidth" in data)
 
     # Some files list unusable windows first, so try each until one shows contrast.

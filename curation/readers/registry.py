@@ -1,8 +1,7 @@
 """Registry of readers: turn the files of each format into units that are loaded one at a time.
 
-A reader of annotated images yields annotations, which are paired with images here; a reader of
-container formats (DICOM, TSV) yields units itself. A unit's `load` returns its pictures or raises
-`Skipped`.
+A reader of annotated images yields annotations, which are paired with images here; the reader of
+DICOM yields units itself. A unit's `load` returns its pictures or raises `Skipped`.
 """
 
 from __future__ import annotations
@@ -23,15 +22,10 @@ from curation.readers.pictures import (
     relative_name,
 )
 from curation.readers.shapes import read_coco, read_masks, read_voc, read_yolo
-from curation.readers.table_readers import (
-    read_class_folders,
-    read_label_columns,
-    read_table_rows,
-    tsv_units,
-)
+from curation.readers.table_readers import read_class_folders, read_label_columns, read_table_rows
 from curation.readers.volumes import read_nifti, strip_channel_suffixes
 
-ANNOTATION_READERS: dict[str, tuple[Callable[[SourceDataset, DatasetFiles], Iterator[Annotation | Skip]], str]] = {
+ANNOTATION_READERS: dict[str, tuple[Callable[[SourceDataset, DatasetFiles], Iterator[Annotation]], str]] = {
     "folders": (read_class_folders, "not in a class folder"),
     "csv": (read_table_rows, "has no row in the table"),
     "wide": (read_label_columns, "has no row in the table"),
@@ -43,28 +37,10 @@ ANNOTATION_READERS: dict[str, tuple[Callable[[SourceDataset, DatasetFiles], Iter
     "nifti": (read_nifti, "has no label volume"),
 }
 """Reader of annotated images -> function, and the skip reason of images without an annotation."""
-UNIT_READERS: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {
-    "dicom": dicom_units,
-    "tsv": tsv_units,
-}
-"""Reader of a container format -> function that yields units and skipped files."""
-
 
 NON_PICTURE_SUFFIXES = {
-    "",
-    ".txt",
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".xml",
-    ".yaml",
-    ".yml",
-    ".md",
-    ".pdf",
-    ".html",
-    ".names",
-}
+    "", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names",
+}  # fmt: skip
 """Suffixes of files that are expected beside pictures; any other file is reported as "not a
 picture".
 """
@@ -86,34 +62,25 @@ def pair_dataset(
     Raises:
         BadInput: the files are not in the reader's format at all.
     """
-    read_results = list(ANNOTATION_READERS[dataset.reader][0](dataset, files))
-
-    annotations = [result for result in read_results if isinstance(result, Annotation)]
-    annotation_files = {file for result in annotations for file in result.files}
+    annotations = list(ANNOTATION_READERS[dataset.reader][0](dataset, files))
+    annotation_files = {file for annotation in annotations for file in annotation.files}
     is_nifti = dataset.reader == "nifti"
 
     # Masks and label volumes may be in the image folder; they are not images themselves.
     images = [path for path in (files.volumes if is_nifti else files.pictures) if path not in annotation_files]
     names = [relative_name(path, dataset.path) for path in images]
-    image_names = strip_channel_suffixes(names, [result.image for result in annotations]) if is_nifti else names
+    image_names = strip_channel_suffixes(names, [annotation.image for annotation in annotations]) if is_nifti else names
 
     unmatched: list[Path] = []
     if dataset.image:
         # With a pattern, images are compared by their case instead of their path.
-        cases = [dataset.case_of(dataset.image, name) for name in names]
-        unmatched = [path for path, case in zip(images, cases, strict=True) if case is None]
-        images, image_names = (
-            [path for path in images if path not in unmatched],
-            [case[0] for case in cases if case],
-        )
+        cases = {path: dataset.case_of(dataset.image, name) for path, name in zip(images, names, strict=True)}
+        unmatched = [path for path in images if cases[path] is None]
+        images = [path for path in images if cases[path]]
+        image_names = [case[0] for case in cases.values() if case]
 
     pairs, skips, unannotated = pair_annotations(annotations, images, image_names, dataset)
-    return (
-        pairs,
-        [*(result for result in read_results if isinstance(result, Skip)), *files.skips, *skips],
-        [*unannotated, *unmatched],
-        annotation_files,
-    )
+    return pairs, files.skips + skips, [*unannotated, *unmatched], annotation_files
 
 
 def list_units(dataset: SourceDataset) -> tuple[list[Unit], list[Skip]]:
@@ -121,21 +88,18 @@ def list_units(dataset: SourceDataset) -> tuple[list[Unit], list[Skip]]:
 
     Raises BadInput as `pair_dataset` does.
     """
-    if dataset.reader in UNIT_READERS:
-        read_results = list(UNIT_READERS[dataset.reader](dataset))
-        return [result for result in read_results if isinstance(result, Unit)], [
-            result for result in read_results if isinstance(result, Skip)
-        ]
-
     files = DatasetFiles(dataset)
+    if dataset.reader == "dicom":
+        return list(dicom_units(dataset, files)), files.skips
+
     pairs, skips, unannotated, _ = pair_dataset(dataset, files)
     skip_reasons = dict.fromkeys(unannotated, ANNOTATION_READERS[dataset.reader][1])
 
     if dataset.reader != "nifti":
-        unexpected_files = {
-            path for path in files.all_files if path.suffix.lower() not in NON_PICTURE_SUFFIXES
-        }.difference(files.pictures)
-        skip_reasons |= dict.fromkeys(sorted(unexpected_files), "not a picture")
+        not_pictures = sorted(set(files.all_files) - set(files.pictures))
+        skip_reasons |= {
+            path: "not a picture" for path in not_pictures if path.suffix.lower() not in NON_PICTURE_SUFFIXES
+        }
 
     units = [
         Unit(

@@ -87,7 +87,7 @@ class CocoFile(BaseModel):
     annotations: list[CocoAnnotation]
 
 
-def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation | Skip]:
+def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read a COCO JSON.
 
     Images that share an id are refused, since their annotations cannot be told apart.
@@ -125,13 +125,10 @@ def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotatio
         if id_counts[image.id] > 1:
             targets = unusable_targets(Contradiction("several images in the JSON share its id"))
         yield Annotation(image.file_name, (file,), targets, {"patient": image.patient_id})
-    for key in (key for key in annotations_by_image if key not in id_counts):
-        yield Skip(
-            dataset.name,
-            f"image id {key}",
-            "annotations of an image that is not listed in the JSON",
-            True,
-        )
+    reason = "annotations of an image that is not listed in the JSON"
+    files.skips += [
+        Skip(dataset.name, f"image id {key}", reason, True) for key in annotations_by_image if key not in id_counts
+    ]
 
 
 def _coco_targets(
@@ -249,9 +246,8 @@ def read_voc(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation
             root = ElementTree.fromstring(xml_path.read_bytes())
 
             stated_stem = _stem(root.findtext("filename") or "")
-            names_other_image = stated_stem in images and stated_stem != _stem(image_name)
             targets: Targets = partial(_voc_targets, root)
-            if names_other_image:
+            if stated_stem in images and stated_stem != _stem(image_name):
                 targets = unusable_targets(Contradiction("its XML belongs to another image"))
         except (ElementTree.ParseError, ValueError, LookupError) as error:
             targets = unusable_targets(f"its XML cannot be parsed ({type(error).__name__})")
@@ -270,9 +266,9 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
         check_size(height, width, shape)
         targets = []
         for element in root.iter("object"):
-            corners = (float(element.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
-
-            left_px, top_px, right_px, bottom_px = corners
+            left_px, top_px, right_px, bottom_px = (
+                float(element.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax")
+            )
             box = parse_box((left_px - 1, top_px - 1, right_px - left_px + 1, bottom_px - top_px + 1), shape)
             targets.append(PictureLabel((element.findtext("name") or "").strip(), box))
     except ValueError:
@@ -306,29 +302,18 @@ def read_yolo(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotatio
     Raises:
         BadInput: see `read_class_names`.
     """
-    parent_folders = {folder for root in (files.annotation_root, dataset.path) for folder in (root, *root.parents[:2])}
-    candidate_files = {
-        *files.annotation_files,
-        *files.all_files,
-        *(path for folder in parent_folders for path in folder.glob("*.*")),
-    }
-
     class_names: ClassNames = dataset.named_classes, ()
     if not dataset.named_classes:
-        class_lists = [path for path in candidate_files if is_class_list(path) and path.is_file()]
-        expected_form, remedy = (
-            "a list of classes (data.yaml, classes.txt)",
-            "Give `classes: {0: name, ...}` in sources.yaml.",
-        )
-        class_names = read_class_names(f"dataset {dataset.name}", class_lists, _read_class_list, expected_form, remedy)
+        folders = {folder for root in (files.annotation_root, dataset.path) for folder in (root, *root.parents[:2])}
+        beside_folders = [path for folder in folders for path in folder.glob("*.*") if path.is_file()]
+        class_lists = filter(is_class_list, [*files.annotation_files, *files.all_files, *beside_folders])
+        form = "a list of classes (data.yaml, classes.txt)"
+        remedy = "Give `classes: {0: name, ...}` in sources.yaml."
+        class_names = read_class_names(f"dataset {dataset.name}", class_lists, _read_class_list, form, remedy)
     for path in files.annotation_files:
         if path.suffix.lower() == ".txt" and not is_class_list(path):
-            targets = partial(_yolo_targets, path, class_names[0])
-            yield Annotation(
-                strip_suffix(relative_name(path, files.annotation_root)),
-                (path, *class_names[1]),
-                targets,
-            )
+            image = strip_suffix(relative_name(path, files.annotation_root))
+            yield Annotation(image, (path, *class_names[1]), partial(_yolo_targets, path, class_names[0]))
 
 
 def _read_class_list(path: Path) -> list[tuple[Any, Any]] | None:
@@ -355,31 +340,26 @@ def _read_class_list(path: Path) -> list[tuple[Any, Any]] | None:
 
 def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
     try:
-        lines = [line.split() for line in read_text(text).splitlines() if line.strip()]
-        rows = [[float(word) for word in line] for line in lines]
+        rows = [[float(word) for word in line.split()] for line in read_text(text).splitlines() if line.strip()]
     except (BadInput, ValueError):
         raise Skipped("its text file is empty, not UTF-8, or contains a value that is not a number") from None
     return [_yolo_target(label, shares, classes, shape) for label, *shares in rows]
 
 
 def _yolo_target(label: float, fractions: list[float], classes: dict[int, str], shape: tuple[int, int]) -> PictureLabel:
-    height, width = shape
-
     # A number that is not whole, such as 1.5, is not in any class list, so this check refuses it as
     # well.
     if label not in classes:
         raise Contradiction(f"a class has no name (class {label:g})")
-    name = classes[int(label)]
-
-    if any(not -0.01 <= share <= 1.01 for share in fractions):
+    if any(not -0.01 <= fraction <= 1.01 for fraction in fractions):
         raise Contradiction("its text file has coordinates outside 0 to 1")
+
+    name = classes[int(label)]
+    height, width = shape
     if len(fractions) == 4:
         x, y, w, h = fractions
-        return PictureLabel(
-            name,
-            parse_box(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape),
-        )
-    corners = [share * (height if index % 2 else width) for index, share in enumerate(fractions)]
+        return PictureLabel(name, parse_box(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape))
+    corners = [fraction * (height if index % 2 else width) for index, fraction in enumerate(fractions)]
     return PictureLabel(name, mask=decode_segmentation([corners], shape))
 
 
@@ -401,19 +381,20 @@ def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotati
         NoClassNames: masks are named like images, and `classes` does not define their values.
     """
     has_own_folder = files.annotation_root != dataset.path
-    masks = [path for path in files.annotation_files if path.suffix.lower() in IMAGE_SUFFIXES]
+    cases = {
+        path: case
+        for path in files.annotation_files
+        if path.suffix.lower() in IMAGE_SUFFIXES
+        and (case := dataset.case_of(dataset.label, relative_name(path, files.annotation_root)))
+        and (dataset.label or has_own_folder or MASK_SUFFIX.search(path.stem))
+    }
+    masks = list(cases)
 
-    cases = {path: dataset.case_of(dataset.label, relative_name(path, files.annotation_root)) for path in masks}
-    masks = [
-        path for path in masks if cases[path] and (dataset.label or has_own_folder or MASK_SUFFIX.search(path.stem))
-    ]
-    mask_paths = set(masks)
-
-    images = [relative_name(path, dataset.path) for path in files.pictures if path not in mask_paths]
+    images = [relative_name(path, dataset.path) for path in files.pictures if path not in cases]
     names = [strip_suffix(relative_name(mask, files.annotation_root)) for mask in masks]
     bare_names = [MASK_SUFFIX.sub("", name) for name in names]
     if dataset.label:
-        labels_and_images = [(case[1], case[0]) for mask in masks if (case := cases[mask])]
+        labels_and_images = [(label, image) for image, label in cases.values()]
     elif dataset.named_classes:
         labels_and_images = [("", name) for name in (names if have_common_path(names, images) else bare_names)]
     elif dataset.listed_classes:
@@ -432,11 +413,9 @@ def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotati
     for mask, (label, image) in zip(masks, labels_and_images, strict=True):
         masks_by_image[image].append((label, mask))
     for image, image_masks in masks_by_image.items():
-        has_duplicate_label = len({label for label, _ in image_masks}) < len(image_masks)
-        targets: Targets = partial(
-            _mask_targets, sorted(image_masks, key=lambda label_and_path: label_and_path[0]), dataset.named_classes
-        )
-        if has_duplicate_label:
+        by_label = sorted(image_masks, key=lambda label_and_path: label_and_path[0])
+        targets: Targets = partial(_mask_targets, by_label, dataset.named_classes)
+        if len(dict(image_masks)) < len(image_masks):
             targets = unusable_targets("several masks share a name")
         yield Annotation(image, tuple(mask for _, mask in image_masks), targets)
 
@@ -447,13 +426,10 @@ def _split_class(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
     `P1/7_left lung` -> ("left lung", "P1/7"); without a match: ("", name).
     """
     for label in sorted(classes, key=len, reverse=True):
-        image_part = name[: -len(label)]
-        if (
-            name.casefold().endswith(label.casefold())
-            and image_part.rpartition("/")[2][:-1]
-            and image_part[-1] in "_-. "
-        ):
-            return label, image_part[:-1]
+        # A separator precedes the class, and the name of the image the separator.
+        match = re.fullmatch(rf"(.*[^/])[-_. ]{re.escape(label)}", name, re.IGNORECASE | re.DOTALL)
+        if match:
+            return label, match[1]
     return "", name
 
 

@@ -1,4 +1,4 @@
-"""Readers for class folders, tables and VLMEvalKit TSVs.
+"""Readers for class folders and tables.
 
 A table has one row per image, one column per label, or one row per box.
 """
@@ -8,29 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
-import numpy as np
-
-from curation.images.image_index import decode_rgb
 from curation.images.image_table import cell_text, image_text, read_dataframe, require_columns
-from curation.readers.consistency import Skip, parse_box
+from curation.readers.consistency import parse_box
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
     DatasetFiles,
-    Picture,
     PictureLabel,
     Targets,
-    Unit,
     relative_name,
     unusable_targets,
 )
-from curation.readers.pixels import Skipped
-from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import MAX_REFERENCE_LENGTH, ImageError, read_image
-from dataset_builders.schema import LETTERS
-from dataset_builders.source_files import read_tsv
 
 Rows = list[dict[str, str]]
 UNNAMED_IMAGE = "a row without an image name"
@@ -161,75 +150,3 @@ def _annotation_of_rows(
             if len(values) > 1:
                 targets = unusable_targets(f"its rows differ in {field}: name images by their path")
     return Annotation(name, (dataset.annotations,), targets, facts, unsure)
-
-
-# Benchmarks in VLMEvalKit's layout
-
-TAG_COLUMNS = {
-    "task": ("clinical vqa task", "l2-category"),
-    "department": ("department",),
-    "granularity": ("perceptual granularity",),
-}
-
-
-def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """List a unit per question of a TSV in VLMEvalKit's layout; correct options become labels.
-
-    Questions without an answer or without an image of their own are skipped. Overlays are already
-    drawn into the images, so every question keeps its granularity.
-
-    Raises:
-        BadInput: no TSV, or one without the required columns.
-    """
-    files = [dataset.path] if dataset.path.is_file() else sorted(dataset.path.glob("*.tsv"))
-    if not files:
-        raise BadInput(
-            f"dataset {dataset.name}: no .tsv files in {dataset.path}. Set `path` to the folder with the TSVs."
-        )
-    for file in files:
-        for record in read_tsv(file):
-            fields = {name: value.strip() for name, value in record.fields.items()}
-            index = fields.get("index") or f"line {record.line}"
-
-            answer = [letter for letter in LETTERS if letter in fields.get("answer", "")]
-            if not {"image", "question", "A", "B"} <= set(fields):
-                raise BadInput(f"dataset {dataset.name}: {file} lacks the columns image, question, A, B.")
-            if not answer or not fields.get(answer[0]):
-                yield Skip(dataset.name, index, "a question without an answer")
-            elif fields["image"].startswith("["):
-                yield Skip(dataset.name, index, "a question about several images")
-            elif len(fields["image"]) <= MAX_REFERENCE_LENGTH:
-                yield Skip(dataset.name, index, "shares the image of another question")
-            else:
-                labels = [fields[letter] for letter in answer]
-                tags = {
-                    tag: next((fields[n] for n in names if fields.get(n)), "") for tag, names in TAG_COLUMNS.items()
-                }
-                tags = {tag: value for tag, value in tags.items() if value}
-
-                # The image is read when the unit is loaded: a TSV may be larger than memory.
-                place = file, record.start
-                key = index if len(files) == 1 else f"{file.name} {index}"
-                yield Unit(
-                    key,
-                    [file],
-                    partial(_load_record, *place, labels, tags, fields.get("modality", "")),
-                )
-
-
-def _load_record(
-    file: Path, start: int, labels: list[str], tags: dict[str, str], modality: str, unit: Unit
-) -> list[Picture]:
-    try:
-        pixels = np.asarray(decode_rgb(read_image(file, start)))
-    except ImageError as error:
-        raise Skipped(str(error)) from None
-    return [
-        Picture(
-            unit.key,
-            pixels,
-            [PictureLabel(label) for label in labels],
-            modality=modality or None,
-            tags=tags,
-        )
-    ]

@@ -11,7 +11,7 @@ See also: DICOM series (`dicom.py`), the registry of readers (`registry.py`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from curation.readers.pictures import (
     PictureLabel,
     Unit,
     is_volume,
+    merge_facts,
     patient_from_name,
     relative_name,
     unusable_targets,
@@ -50,7 +51,6 @@ from dataset_builders.source_files import read_json
 class LabelledVolume:
     """A volume in display orientation, with label -> (n_slices, height, width) bool masks."""
 
-    key: str
     slices: Callable[[int, tuple[float, float] | None], np.ndarray]
     """Renders a slice, given its index and window: uint8, (height, width) grey or (height, width,
     3) RGB.
@@ -58,13 +58,11 @@ class LabelledVolume:
     masks: dict[str, np.ndarray]
     spacing: tuple[float, float]
     """(row, column) spacing in mm."""
-    patient: str | None
-    modality: str
+    numbers: Sequence[int]
+    """The source's number of each slice."""
     has_hu_scale: bool
-    study: str | None = None
-    attributes: dict[str, str] | None = None
-    numbers: list[int] | None = None
-    """The source's number of each slice; default: its index."""
+    facts: Mapping[str, str]
+    """See `Picture.facts`."""
 
 
 def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) -> list[Picture]:
@@ -75,7 +73,7 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
     Args:
         volume: the volume.
         dataset: its dataset, which sets the number of slices, the minimum area and the window.
-        unit: records labels that are too small on every slice.
+        unit: the volume's unit; records labels that are too small on every slice.
 
     Returns:
         Pictures with square pixels.
@@ -95,6 +93,8 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
             chosen[slice_index, window].append(label)
 
     pictures = []
+    patient = patient_from_name(unit.key, dataset)
+    facts = merge_facts({"study": unit.key}, volume.facts, {"patient": patient})
     for (slice_index, window), labels in sorted(
         chosen.items(), key=lambda chosen_slice: (chosen_slice[0][0], str(chosen_slice[0][1]))
     ):
@@ -105,17 +105,13 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
             if mask[slice_index].any()
         }
 
-        number = volume.numbers[slice_index] if volume.numbers else slice_index
         pictures.append(
             Picture(
-                f"{volume.key} slice {number}",
+                f"{unit.key} slice {volume.numbers[slice_index]}",
                 picture if picture.ndim == 3 else to_rgb(picture),
                 [targets[label] for label in labels],
                 also=[target for label, target in targets.items() if label not in labels],
-                patient=volume.patient,
-                study=volume.study or volume.key,
-                modality=volume.modality,
-                attributes=dict(volume.attributes or {}),
+                facts=facts,
             )
         )
     return pictures
@@ -254,13 +250,12 @@ def _load_volume(
             masks[name] = masks.get(name, False) | (class_values == value)
 
     labelled = LabelledVolume(
-        key=unit.key,
         slices=lambda at, window: to_grey(volume[at], window),
         masks=masks,
         spacing=spacing,
-        patient=patient_from_name(unit.key, dataset),
-        modality=dataset.modality or "",
+        numbers=range(len(volume)),
         has_hu_scale=(dataset.modality or "").upper() in ("CT", "CTA"),
+        facts={},
     )
     return select_pictures(labelled, dataset, unit)
 

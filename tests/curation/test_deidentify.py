@@ -434,8 +434,8 @@ def test_patients_of_two_sets_are_matched_only_under_one_key(tmp_path):
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entries["one"]]}))
     (dataset,) = read_sources(tmp_path / "s.yaml").datasets
     pictures = [picture for unit in list_units(dataset)[0] for picture in unit.load(unit)]
-    assert len(pictures) == 8 and all(picture.patient.startswith("g-") for picture in pictures)
-    assert len({picture.patient for picture in pictures}) == 4
+    assert len(pictures) == 8 and all(picture.facts["patient"].startswith("g-") for picture in pictures)
+    assert len({picture.facts["patient"] for picture in pictures}) == 4
 
 
 def test_class_names_lose_patient_names_and_stay_distinct(tmp_path):

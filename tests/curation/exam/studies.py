@@ -5,14 +5,14 @@ grey levels show how it was turned. The grey levels of a NIfTI volume show where
 voxel is. So `exam_reader.py` needs no code of the product to read a picture.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import nibabel
 import numpy as np
-import pydicom
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian, generate_uid
+from nibabel import Nifti1Image
+from pydicom.uid import generate_uid
+
+from tests.curation.dicom_files import make_dicom, set_elements
 
 SLICE_SIDE_PX, SPACING_MM, SLICES, GAP_MM = 128, 1.5, 12, 8.0
 BASE_LEVEL, LEVELS = 60.0, np.array([100.0, 45.0, 9.0])
@@ -66,25 +66,25 @@ class Studies:
         truth, uids = series.truth, (generate_uid(), generate_uid())
         corner, inverted = self.rng.uniform(-100, 100, 3), self.rng.random() < 0.4
         for number in self.rng.permutation(slices):
-            data = _header(series, uids, inverted)
-            data.InstanceNumber = int(number) + 1
+            elements = {"InstanceNumber": int(number) + 1}
             height = 2 * number / max(slices - 1, 1) - 1
             if truth.row is not None:
                 normal = normal_sign * np.cross(truth.row, truth.column)
-                place = corner + number * GAP_MM * normal
                 # The height grows towards the head, the front or the patient's right.
                 axis = np.abs(normal).argmax()
                 height *= np.sign(normal[axis]) * (1 if axis == 2 else -1)
-                data.ImageOrientationPatient = [f"{value:.6f}" for value in (*truth.row, *truth.column)]
-                data.ImagePositionPatient = [f"{value:.3f}" for value in place]
-            self.truths.append(Truth(**(vars(truth) | {"height": float(height)})))
+                elements["ImageOrientationPatient"] = [f"{value:.6f}" for value in (*truth.row, *truth.column)]
+                elements["ImagePositionPatient"] = [f"{value:.3f}" for value in corner + number * GAP_MM * normal]
+            self.truths.append(replace(truth, height=float(height)))
             values = self.paint(len(self.truths) - 1)
             values = 255 - values if inverted else values
             if truth.modality == "CT":  # so that the soft tissue window (40, 400) shows 0 to 255
-                data.RescaleSlope, data.RescaleIntercept = 1, -1024
                 values = values * 400 / 255 - 160 + 1024
+            data = make_dicom(values, 16, **_header(series, uids, inverted), **elements)
             series.change(data, int(number))
-            _save(self.folder / path, data, values)
+            path_of_slice = self.folder / path / f"{data.SOPInstanceUID}.dcm"
+            path_of_slice.parent.mkdir(parents=True, exist_ok=True)
+            data.save_as(path_of_slice, enforce_file_format=True)
 
     def paint(self, code: int):
         """Draw quadrants, and in the centre a white frame around the code."""
@@ -124,11 +124,11 @@ class Studies:
         brighter = points * [-1, -1, 1] > 0
         values = BASE_LEVEL + brighter @ LEVELS + self.rng.uniform(-20, 20, counts)
         values[(np.abs(points) < 10).sum(-1) >= 2] = 255  # three crossing rods set the scale
-        image = nibabel.Nifti1Image(values.astype(np.int16), affine)
+        image = Nifti1Image(values.astype(np.int16), affine)
         image.set_sform(affine, code=1)
         image.set_qform(affine * [[-1], [1], [1], [1]] if is_wrong else affine, code=int(is_wrong or signs[0] > 0))
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        nibabel.save(image, self.folder / path)
+        image.to_filename(self.folder / path)
 
     def write_patient(self, patient: str, wrong_share=0.1):
         """Write a patient: two series of CT and of MR, a knee, two radiographs, a volume."""
@@ -160,41 +160,27 @@ class Studies:
 
 
 def _header(series, uids, inverted):
-    data = FileDataset(None, {}, file_meta=FileMetaDataset(), preamble=b"\0" * 128)
-    data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
     modality = series.truth.modality
-    data.SOPClassUID, data.SOPInstanceUID = SOP_CLASSES[modality], generate_uid()
-    data.PatientID, data.PatientName = series.patient, "Doe^Jane"
-    data.StudyInstanceUID, data.SeriesInstanceUID, data.FrameOfReferenceUID = series.study, *uids
-    data.Modality, data.BodyPartExamined = modality, series.truth.part
-    data.PhotometricInterpretation = "MONOCHROME1" if inverted else "MONOCHROME2"
-    data.SamplesPerPixel, data.PixelRepresentation = 1, 0
-    data.BitsAllocated, data.BitsStored, data.HighBit = 16, 16, 15
-    data.PixelSpacing = [SPACING_MM, SPACING_MM]
-    if modality != "CT":
-        data.WindowCenter, data.WindowWidth = 128, 256
-    for name, value in series.tags.items():
-        setattr(data, name, value)
-    return data
+    scale = (
+        {"RescaleSlope": 1, "RescaleIntercept": -1024}
+        if modality == "CT"
+        else {"WindowCenter": 128, "WindowWidth": 256}
+    )
+    return {
+        "SOPClassUID": SOP_CLASSES[modality], "SOPInstanceUID": generate_uid(), "StudyInstanceUID": series.study,
+        "SeriesInstanceUID": uids[0], "FrameOfReferenceUID": uids[1],
+        "PatientID": series.patient, "PatientName": "Doe^Jane", "Modality": modality, "BodyPartExamined": series.truth.part,
+        "PhotometricInterpretation": "MONOCHROME1" if inverted else "MONOCHROME2",
+        "PixelSpacing": [SPACING_MM, SPACING_MM], **scale, **series.tags,
+    }  # fmt: skip
 
 
-def _save(folder, data, values):
-    data.Rows, data.Columns = values.shape
-    data.PixelData = values.round().astype(np.uint16).tobytes()
-    folder.mkdir(parents=True, exist_ok=True)
-    pydicom.dcmwrite(folder / f"{data.SOPInstanceUID}.dcm", data, enforce_file_format=True)
+def _set(**elements):
+    return lambda data, number: set_elements(data, elements)
 
 
-def _set(**tags):
-    def change(data, number):
-        for name, value in tags.items():
-            setattr(data, name, value)
-
-    return change
-
-
-def _set_one(**tags):
-    return lambda data, number: _set(**tags)(data, number) if number == 3 else None
+def _set_one(**elements):
+    return lambda data, number: set_elements(data, elements if number == 3 else {})
 
 
 def _roll_axes(data, number):

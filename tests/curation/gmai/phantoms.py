@@ -4,12 +4,20 @@ The pictures show ellipses at known positions on a noisy grey background.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pandas as pd
+import yaml
 from PIL import Image
+from pydicom.dataset import Dataset
+from pydicom.uid import CTImageStorage, RTStructureSetStorage, generate_uid
+
+from curation.gmai.sources import read_sources
+from curation.readers.pixels import Skipped
+from curation.readers.registry import list_units
+from tests.curation.dicom_files import make_dicom, set_elements
 
 SIDE_PX = 64
 ORGAN_ELLIPSES = {
@@ -30,19 +38,13 @@ def record_truth(dataset, picture, masks):
     TRUTH.update({(dataset, picture, label): mask for label, mask in masks.items()})
 
 
-@dataclass
-class Phantom:
-    pixels: np.ndarray
-    masks: dict[str, np.ndarray]
-
-
 def ellipse(x, y, rx, ry, shape=(SIDE_PX, SIDE_PX)):
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     return ((columns - x) / rx) ** 2 + ((rows - y) / ry) ** 2 <= 1
 
 
 def draw(rng, labels):
-    """Draw a picture with jittered ellipses of these labels on a unique background."""
+    """Return (pixels, masks by label) of jittered ellipses on a unique background."""
     # A background of its own keeps pictures from counting as near-duplicates.
     coarse = rng.integers(20, 200, (8, 8)).astype(np.uint8)
     pixels = np.asarray(Image.fromarray(coarse).resize((SIDE_PX, SIDE_PX), Image.Resampling.BICUBIC)).astype(float)
@@ -51,7 +53,7 @@ def draw(rng, labels):
         x, y, rx, ry = ORGAN_ELLIPSES[label]
         masks[label] = ellipse(x + rng.integers(-2, 3), y + rng.integers(-2, 3), rx, ry)
         pixels[masks[label]] += 40
-    return Phantom(np.clip(pixels, 0, 255).astype(np.uint8), masks)
+    return np.clip(pixels, 0, 255).astype(np.uint8), masks
 
 
 def bounding_box(mask):
@@ -68,7 +70,7 @@ def save_png(path, pixels):
 def folders(folder, rng, count=6):
     for label in ("Melanoma", "nevus", "BCC"):
         for number in range(count):
-            save_png(folder / label / f"P{label[0]}{number}_a.png", draw(rng, []).pixels)
+            save_png(folder / label / f"P{label[0]}{number}_a.png", draw(rng, [])[0])
     return {
         "name": "skin",
         "reader": "folders",
@@ -81,27 +83,17 @@ def folders(folder, rng, count=6):
 def csv_many(folder, rng, count=12):
     rows = []
     for number in range(count):
-        save_png(folder / "images" / f"{number:03}.png", draw(rng, []).pixels)
+        save_png(folder / "images" / f"{number:03}.png", draw(rng, [])[0])
         findings = list(rng.choice(FINDINGS, size=1 + number % 3, replace=False))
-        row = {
-            "file": f"{number:03}.png",
-            "finding": "|".join(findings),
-            "person": f"p{number // 2}",
-        }
+        row = {"file": f"{number:03}.png", "finding": "|".join(findings), "person": f"p{number // 2}"}
         rows.append(row | {"sex": "FM"[number % 2], "years": 30 + number})
     # a row whose image is missing
     rows.append({"file": "900.png", "finding": "Mass", "person": "p99", "sex": "F", "years": 1})
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
-    columns = {
-        "image": "file",
-        "label": "finding",
-        "patient": "person",
-        "sex": "sex",
-        "age": "years",
-    }
     return {
-        "name": "chest", "reader": "csv", "path": f"{folder.name}/images", "annotations": f"{folder.name}/list.csv", "modality": "X-ray",
-        "columns": columns, "exhaustive": True, "region": "chest",
+        "name": "chest", "reader": "csv", "path": f"{folder.name}/images", "annotations": f"{folder.name}/list.csv",
+        "columns": {"image": "file", "label": "finding", "patient": "person", "sex": "sex", "age": "years"},
+        "modality": "X-ray", "exhaustive": True, "region": "chest",
     }  # fmt: skip
 
 
@@ -109,7 +101,7 @@ def wide(folder, rng, count=12):
     """Write a table with one column per finding: 1, 0, -1 (uncertain) or blank (not stated)."""
     rows = []
     for number in range(count):
-        save_png(folder / "images" / f"P{number // 2}" / f"view{number % 2}.png", draw(rng, []).pixels)
+        save_png(folder / "images" / f"P{number // 2}" / f"view{number % 2}.png", draw(rng, [])[0])
         cells = dict(zip(FINDINGS, rng.choice(["1", "0", "0", "-1", ""], len(FINDINGS)), strict=True))
         rows.append({"Path": f"wide/images/P{number // 2}/view{number % 2}.png", "Sex": "FM"[number % 2]} | cells)
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
@@ -122,10 +114,10 @@ def wide(folder, rng, count=12):
 def draw_pictures(folder, dataset, rng, count, labels_of):
     """Draw and save pictures as <number>.png; yield (number, masks by label)."""
     for number in range(count):
-        phantom = draw(rng, labels_of(number))
-        save_png(folder / f"{number}.png", phantom.pixels)
-        record_truth(dataset, f"{number}.png", phantom.masks)
-        yield number, phantom.masks
+        pixels, masks_by_label = draw(rng, labels_of(number))
+        save_png(folder / f"{number}.png", pixels)
+        record_truth(dataset, f"{number}.png", masks_by_label)
+        yield number, masks_by_label
 
 
 def coco(folder, rng, count=8):
@@ -220,7 +212,7 @@ def masks(folder, rng, count=6):
             {label: indexed == names.index(label) + 1 for label in masks_by_label},
         )
         save_png(folder / "masks" / f"{picture_number}.png", indexed)
-    save_png(folder / "images" / "odd.png", draw(rng, names).pixels)
+    save_png(folder / "images" / "odd.png", draw(rng, names)[0])
     # a mask whose size differs from its image's
     save_png(folder / "masks" / "odd.png", np.ones((SIDE_PX // 2, SIDE_PX), np.uint8))
     return {
@@ -249,13 +241,19 @@ def draw_volume(rng, names, slices=7):
     return values, label
 
 
+def save_volume(path, image, affine=None):
+    """Save a NIfTI image, or an array with an affine (default: the identity)."""
+    if isinstance(image, np.ndarray):
+        image = nibabel.Nifti1Image(image, np.eye(4) if affine is None else affine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nibabel.save(image, path)
+
+
 def masks_of_plane(plane, names):
     return {name: plane == number for number, name in enumerate(names, 1) if (plane == number).any()}
 
 
 def nifti(folder, rng, count=4):
-    import nibabel
-
     names = list(ORGAN_ELLIPSES)
     for number in range(count):
         values, label = draw_volume(rng, names)
@@ -264,24 +262,13 @@ def nifti(folder, rng, count=4):
             record_truth("nifti-ct", key, masks_of_plane(plane, names))
         # LPS slices as an RAS+ array, so x is flipped; every second volume in another axis order.
         affine = np.diag([-1.5, -1.5, 3.0, 1.0])
-        for subfolder, array in (("images", values), ("labels", label)):
-            stored = array.transpose(2, 1, 0)
-            image = nibabel.Nifti1Image(stored, affine)
-            if number % 2:
-                # Other axis order, same anatomy: the pictures must be the same.
-                image = nibabel.as_closest_canonical(image)
-            (folder / subfolder).mkdir(parents=True, exist_ok=True)
-            nibabel.save(
-                image,
-                folder / subfolder / (f"n{number}_0000.nii.gz" if subfolder == "images" else f"n{number}.nii.gz"),
-            )
+        for path, array in ((f"images/n{number}_0000.nii.gz", values), (f"labels/n{number}.nii.gz", label)):
+            image = nibabel.Nifti1Image(array.transpose(2, 1, 0), affine)
+            # Other axis order, same anatomy: the pictures must be the same.
+            save_volume(folder / path, nibabel.as_closest_canonical(image) if number % 2 else image)
     # a volume that readers must skip
-    volume_4d = nibabel.Nifti1Image(np.zeros((8, 8, 4, 3), np.float32), np.eye(4))
-    nibabel.save(volume_4d, folder / "images" / "four.nii.gz")
-    nibabel.save(
-        nibabel.Nifti1Image(np.zeros((8, 8, 4), np.uint8), np.eye(4)),
-        folder / "labels" / "four.nii.gz",
-    )
+    save_volume(folder / "images" / "four.nii.gz", np.zeros((8, 8, 4, 3), np.float32))
+    save_volume(folder / "labels" / "four.nii.gz", np.zeros((8, 8, 4), np.uint8))
     (folder / "dataset.json").write_text(
         json.dumps({"labels": {"background": 0, **{n: i for i, n in enumerate(names, 1)}}})
     )
@@ -293,41 +280,22 @@ def nifti(folder, rng, count=4):
 
 def ct_slices(folder, values, patient, prefix):
     """Write a CT series as files; return its datasets."""
-    import pydicom
-    from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
-
     study, series, frame = (generate_uid(entropy_srcs=[prefix, word]) for word in ("study", "series", "frame"))
     datasets = []
     folder.mkdir(parents=True, exist_ok=True)
     for index, plane in enumerate(values):
-        data = pydicom.Dataset()
-        data.file_meta = pydicom.dataset.FileMetaDataset()
-        data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        data.SOPClassUID = data.file_meta.MediaStorageSOPClassUID = CTImageStorage
-        data.SOPInstanceUID = data.file_meta.MediaStorageSOPInstanceUID = generate_uid(
-            entropy_srcs=[prefix, str(index)]
-        )
-        data.StudyInstanceUID, data.SeriesInstanceUID, data.FrameOfReferenceUID = (
-            study,
-            series,
-            frame,
-        )
-        data.Modality, data.PatientID, data.PatientName = "CT", patient, "Doe^Jane"
-        # Identifying values are set, so that tests can check that they do not leave.
-        data.PatientSex, data.PatientAge = "F", "061Y"
-        data.PatientBirthDate = data.StudyDate = data.StudyTime = data.AccessionNumber = data.StudyID = ""
-        data.SeriesNumber, data.InstanceNumber, data.Manufacturer = 1, index + 1, "made"
-        data.PositionReferenceIndicator = data.ReferringPhysicianName = ""
-        data.ImagePositionPatient, data.ImageOrientationPatient = (
-            [-40.0, -40.0, 3.0 * index],
-            [1, 0, 0, 0, 1, 0],
-        )
-        data.PixelSpacing, data.SliceThickness = [1.5, 1.5], 3.0
-        data.Rows, data.Columns = plane.shape
-        data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
-        data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 0
-        data.RescaleSlope, data.RescaleIntercept = 1, -1024
-        data.PixelData = (plane + 1024).clip(0, 4095).astype(np.uint16).tobytes()
+        data = make_dicom(
+            (plane + 1024).clip(0, 4095), 12,
+            SOPClassUID=CTImageStorage, SOPInstanceUID=generate_uid(entropy_srcs=[prefix, str(index)]),
+            StudyInstanceUID=study, SeriesInstanceUID=series, FrameOfReferenceUID=frame,
+            Modality="CT", SeriesNumber=1, InstanceNumber=index + 1, Manufacturer="made",
+            # Identifying values are set, so that tests can check that they do not leave.
+            PatientID=patient, PatientName="Doe^Jane", PatientSex="F", PatientAge="061Y",
+            PatientBirthDate="", StudyDate="", StudyTime="", AccessionNumber="", StudyID="",
+            PositionReferenceIndicator="", ReferringPhysicianName="",
+            ImagePositionPatient=[-40.0, -40.0, 3.0 * index], ImageOrientationPatient=[1, 0, 0, 0, 1, 0],
+            PixelSpacing=[1.5, 1.5], SliceThickness=3.0, RescaleSlope=1, RescaleIntercept=-1024,
+        )  # fmt: skip
         data.save_as(folder / f"{prefix}{index}.dcm", enforce_file_format=True)
         datasets.append(data)
     return datasets
@@ -336,7 +304,6 @@ def ct_slices(folder, values, patient, prefix):
 def dicom(folder, rng, count=3):
     import highdicom
     from highdicom.sr import CodedConcept
-    from pydicom.uid import generate_uid
 
     names = list(ORGAN_ELLIPSES)
     for case_number in range(count):
@@ -365,20 +332,9 @@ def dicom(folder, rng, count=3):
 
 def write_rtstruct(path, slices, label, names):
     """Write an RTSTRUCT whose contours follow the outer pixel edges of the ellipses."""
-    import pydicom
-    from pydicom.uid import ExplicitVRLittleEndian, RTStructureSetStorage, generate_uid
-
-    data = pydicom.Dataset()
-    data.file_meta = pydicom.dataset.FileMetaDataset()
-    data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    data.SOPClassUID = data.file_meta.MediaStorageSOPClassUID = RTStructureSetStorage
-    data.SOPInstanceUID = data.file_meta.MediaStorageSOPInstanceUID = generate_uid()
-    data.Modality, data.PatientID = "RTSTRUCT", slices[0].PatientID
-    data.StructureSetROISequence, data.ROIContourSequence = [], []
+    regions, contours_of_regions = [], []
     for number, name in enumerate(names, 1):
-        roi, roi_contour = pydicom.Dataset(), pydicom.Dataset()
-        roi.ROINumber, roi.ROIName = number, name
-        roi_contour.ReferencedROINumber, roi_contour.ContourSequence = number, []
+        contours = []
         for index, plane in enumerate(label):
             if (plane == number).any():
                 # Trace the outer edge of each row of pixels: down the right side, up the left.
@@ -387,19 +343,30 @@ def write_rtstruct(path, slices, label, names):
                 ]
                 corners = [(columns[-1] + 0.5, row + side) for row, columns in spans for side in (-0.5, 0.5)]
                 corners += [(columns[0] - 0.5, row + side) for row, columns in reversed(spans) for side in (0.5, -0.5)]
-                contour, image = pydicom.Dataset(), pydicom.Dataset()
-                image.ReferencedSOPClassUID = slices[index].SOPClassUID
-                image.ReferencedSOPInstanceUID = slices[index].SOPInstanceUID
-                contour.ContourImageSequence, contour.ContourGeometricType = (
-                    [image],
-                    "CLOSED_PLANAR",
+                image = as_dataset(
+                    ReferencedSOPClassUID=CTImageStorage, ReferencedSOPInstanceUID=slices[index].SOPInstanceUID
                 )
-                contour.NumberOfContourPoints = len(corners)
-                contour.ContourData = [v for cx, cy in corners for v in (-40 + 1.5 * cx, -40 + 1.5 * cy, 3.0 * index)]
-                roi_contour.ContourSequence.append(contour)
-        data.StructureSetROISequence.append(roi)
-        data.ROIContourSequence.append(roi_contour)
+                points = [v for cx, cy in corners for v in (-40 + 1.5 * cx, -40 + 1.5 * cy, 3.0 * index)]
+                contour = as_dataset(
+                    ContourImageSequence=[image],
+                    ContourGeometricType="CLOSED_PLANAR",
+                    NumberOfContourPoints=len(corners),
+                    ContourData=points,
+                )
+                contours.append(contour)
+        regions.append(as_dataset(ROINumber=number, ROIName=name))
+        contours_of_regions.append(as_dataset(ReferencedROINumber=number, ContourSequence=contours))
+    data = make_dicom(
+        SOPClassUID=RTStructureSetStorage, SOPInstanceUID=generate_uid(), Modality="RTSTRUCT",
+        PatientID=slices[0].PatientID, StructureSetROISequence=regions, ROIContourSequence=contours_of_regions,
+    )  # fmt: skip
     data.save_as(path, enforce_file_format=True)
+
+
+def as_dataset(**elements):
+    data = Dataset()
+    set_elements(data, elements)
+    return data
 
 
 SOURCE_WRITERS = {f.__name__: f for f in (folders, csv_many, wide, coco, voc, yolo, masks, nifti, dicom)}
@@ -407,13 +374,35 @@ SOURCE_WRITERS = {f.__name__: f for f in (folders, csv_many, wide, coco, voc, yo
 
 def write_all(base: Path, only=None, **settings):
     """Write all sources below `base`; return the path of sources.yaml."""
-    import yaml
-
     datasets = []
     for seed, (name, write_source) in enumerate(SOURCE_WRITERS.items()):
         if only is None or name in only:
             (base / name).mkdir(parents=True, exist_ok=True)
             datasets.append(write_source(base / name, np.random.default_rng([0, seed])))
+    return write_sources(base, *datasets, **settings)
+
+
+def write_sources(base: Path, *datasets, **settings):
+    """Write sources.yaml with these datasets; return its path."""
     path = base / "sources.yaml"
-    path.write_text(yaml.safe_dump({"datasets": datasets, **settings}, sort_keys=False))
+    path.write_text(yaml.safe_dump({"datasets": list(datasets), **settings}, sort_keys=False))
     return path
+
+
+def read_dataset(base: Path, **entry):
+    """Return the `SourceDataset` of one entry of sources.yaml."""
+    (dataset,) = read_sources(write_sources(base, {"name": "x", "modality": "CT", **entry})).datasets
+    return dataset
+
+
+def load_pictures(dataset):
+    """Return (pictures, skips as (subject, reason)) of all units of a dataset."""
+    units, skips = list_units(dataset)
+    pictures, reasons = [], [(skip.subject, skip.reason) for skip in skips]
+    for unit in units:
+        try:
+            pictures += unit.load(unit)
+        except Skipped as reason:
+            reasons.append((unit.key, str(reason)))
+        reasons += [(unit.key, reason) for reason in unit.skips]
+    return pictures, reasons

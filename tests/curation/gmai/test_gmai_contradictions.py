@@ -9,6 +9,8 @@ import io
 import json
 import random
 import re
+from collections import defaultdict
+from functools import partial
 from xml.etree import ElementTree
 
 import nibabel
@@ -25,10 +27,20 @@ from curation.gmai.pipeline import run_pipeline
 from curation.gmai.sources import read_sources
 from curation.readers.consistency import refuse_contradictions
 from curation.readers.dicom import _fill_nested
-from curation.readers.pixels import IGNORED_ELEMENT, Skipped
+from curation.readers.pixels import IGNORED_ELEMENT
 from curation.readers.registry import list_units
 from curation.readers.shapes import fill_polygons
-from tests.curation.gmai.phantoms import ORGAN_ELLIPSES, SIDE_PX, ellipse, save_png, write_all
+from tests.curation.gmai.phantoms import (
+    ORGAN_ELLIPSES,
+    SIDE_PX,
+    ellipse,
+    load_pictures,
+    read_dataset,
+    save_png,
+    save_volume,
+    write_all,
+    write_sources,
+)
 from tests.curation.gmai.test_gmai_readers import write_dicom
 from tests.helpers import edit_json, refused
 from tests.sampling import few
@@ -358,8 +370,8 @@ def test_volumes_with_common_sform_and_qform_are_read(tmp_path, place):
         image.set_qform(*place[2:], strip_shears=True)
         image.set_sform(*place[:2])
         nibabel.save(image, path)
-    units, _ = list_units(read_sources(tmp_path / "sources.yaml").datasets[0])
-    assert sum(len(unit.load(unit)) for unit in units if "four" not in unit.key) >= 8
+    pictures, _ = load_pictures(read_sources(tmp_path / "sources.yaml").datasets[0])
+    assert len(pictures) >= 8
 
 
 def circle(radius, x=32, y=32):
@@ -384,50 +396,30 @@ def test_table_of_box_corners_is_refused_and_skip_contradictions_uses_the_rest(t
     """Also checks the contact sheet and the list of skipped files."""
     rows = []
     for number in range(20):
-        save_png(
-            tmp_path / "i" / f"{number}.png",
-            np.random.default_rng(number).integers(0, 255, (8, 8), dtype=np.uint8).repeat(8, 0).repeat(8, 1),
-        )
+        coarse = np.random.default_rng(number).integers(0, 255, (8, 8), dtype=np.uint8)
+        save_png(tmp_path / "i" / f"{number}.png", coarse.repeat(8, 0).repeat(8, 1))
         rows += [
-            {
-                "image": f"{number}.png",
-                "label": name,
-                "x": 2 + 20 * index,
-                "y": 2,
-                "w": 12 + number,
-                "h": 20,
-            }
+            {"image": f"{number}.png", "label": name, "x": 2 + 20 * index, "y": 2, "w": 12 + number, "h": 20}
             for index, name in enumerate(ORGAN_NAMES[:2])
         ]
-    columns = {"box": list("xywh")}
     entry = {
-        "name": "t",
-        "reader": "boxes",
-        "path": "i",
-        "annotations": "t.csv",
-        "modality": "CT",
-        "region": "abdomen",
-        "columns": columns,
-    }
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
+        "name": "t", "reader": "boxes", "path": "i", "annotations": "t.csv", "modality": "CT", "region": "abdomen",
+        "columns": {"box": list("xywh")},
+    }  # fmt: skip
+    build = partial(
+        run_pipeline, write_sources(tmp_path, entry, near_duplicate=-1), tmp_path / "set", search_text=False
+    )
     table = pd.DataFrame(rows)
     # Corners instead of sizes: some boxes still lie inside their image, and only others reveal the
     # error.
     table.assign(w=table.x + table.w, h=table.y + table.h).to_csv(tmp_path / "t.csv", index=False)
-    assert "outside its image" in refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
+    assert "outside its image" in refused(build)
     # A single box outside its image.
     table.loc[3, "x"] = 60
     table.to_csv(tmp_path / "t.csv", index=False)
-    message = refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
+    message = refused(build)
     assert "1.png" in message and "--skip-contradictions" in message and not (tmp_path / "set" / "dataset").exists()
-    result = run_pipeline(
-        tmp_path / "s.yaml",
-        tmp_path / "set",
-        search_text=False,
-        accept_text_alone=True,
-        skip_contradictions=True,
-    )
-    assert len(result.written) > 10
+    assert len(build(accept_text_alone=True, skip_contradictions=True).written) > 10
     page = (tmp_path / "set" / "private" / "sheets" / "t.html").read_text()
     assert page.count("data:image/png") == 9 and {"liver", "spleen"} <= set(re.findall(r"<figcaption>(\w+)", page))
 
@@ -440,13 +432,8 @@ def planted_header(rng, values):
 
     Stored values have up to 12 bits.
     """
-    windows = {
-        "0/0": (0, 0),
-        "negative": (40, -400),
-        "blank": ("", ""),
-        "beside": (90000, 2),
-        "words": (40, ""),
-    }
+    windows = {"0/0": (0, 0), "negative": (40, -400), "blank": ("", ""), "beside": (90000, 2), "words": (40, "")}
+    ct = {"Modality": "CT", "RescaleIntercept": -1024}
     plants = {
         "slope 0": {"RescaleSlope": 0},
         "blank slope": {"RescaleSlope": ""},
@@ -458,28 +445,18 @@ def planted_header(rng, values):
         # An overlay in the unused upper bits must not brighten the picture.
         "overlay": {"PixelData": (values | 0xA000).astype(np.uint16).tobytes()},
         "orientation": {"ImageOrientationPatient": [0] * 6},
+        **{kind: ct | {"WindowCenter": at, "WindowWidth": width} for kind, (at, width) in windows.items()},
     }
-    ct = {"Modality": "CT", "RescaleIntercept": -1024}
-    plants |= {kind: ct | {"WindowCenter": at, "WindowWidth": width} for kind, (at, width) in windows.items()}
     kind = rng.choice(list(plants))
-    fields = {
-        "RescaleSlope": 1,
-        "RescaleIntercept": 0,
-        "Modality": "MR",
-        "WindowCenter": 2048,
-        "WindowWidth": 4095,
-    }
-    fields |= plants[kind]
+    usual = {"RescaleSlope": 1, "RescaleIntercept": 0, "Modality": "MR", "WindowCenter": 2048, "WindowWidth": 4095}
+    fields = usual | plants[kind]
     # Soft tissue window for CT with an invalid window of its own, else the file's window.
     seen = (values - 1024 + 160) / 400 if kind in windows else (values - 2047.5) / 4094 + 0.5
     seen = np.clip(seen, 0, 1) * 255
     if rng.random() < 0.5:
         fields |= rng.choice([{"PhotometricInterpretation": "MONOCHROME1"}, {"PresentationLUTShape": "INVERSE"}])
         if rng.random() < 0.3:
-            fields |= {
-                "PhotometricInterpretation": "MONOCHROME1",
-                "PresentationLUTShape": "INVERSE",
-            }
+            fields |= {"PhotometricInterpretation": "MONOCHROME1", "PresentationLUTShape": "INVERSE"}
         seen = 255 - seen
     return fields, seen, kind not in ("bits", "overlay")
 
@@ -490,13 +467,8 @@ def test_invalid_header_values_are_ignored_and_listed_by_every_route(tmp_path, s
     rng = random.Random(seed)
     values = np.random.default_rng(seed).integers(0, 4096, (16, 16))
     fields, seen, is_listed = planted_header(rng, values)
-    (tmp_path / "raw" / "lung").mkdir(parents=True)
-    path = tmp_path / "raw" / "lung" / "a.dcm"
-    write_dicom(path, values - 1024, **fields)
-    (tmp_path / "s.yaml").write_text(
-        json.dumps({"datasets": [{"name": "d", "reader": "folders", "path": "raw", "modality": "MRI"}]})
-    )
-    (unit,), _ = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
+    write_dicom(tmp_path / "raw" / "lung" / "a.dcm", values - 1024, **fields)
+    (unit,), _ = list_units(read_dataset(tmp_path, reader="folders", path="raw", modality="MRI"))
     (picture,) = unit.load(unit)
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
     (written,) = (tmp_path / "clean" / "images").iterdir()
@@ -546,45 +518,27 @@ def test_single_class_mask_equals_its_visible_foreground(tmp_path, kind):
     """
     rng = np.random.default_rng(1)
     truth = {}
+    (tmp_path / "m" / "lesion").mkdir(parents=True)
     for number in range(6):
-        x, y, rx, ry = (
-            rng.integers(20, 44),
-            rng.integers(20, 44),
-            rng.integers(6, 19),
-            rng.integers(6, 19),
-        )
-        truth[f"{number}.png"] = ellipse(x, y, rx, ry) ^ (number % 2 == 0 and kind in ("gif", "quantized"))
-        save_png(
-            tmp_path / "i" / f"{number}.png",
-            rng.integers(0, 255, (SIDE_PX, SIDE_PX), dtype=np.uint8),
-        )
-        (tmp_path / "m" / "lesion").mkdir(parents=True, exist_ok=True)
+        mask = ellipse(*rng.integers(20, 44, 2), *rng.integers(6, 19, 2))
+        truth[f"{number}.png"] = mask ^ (number % 2 == 0 and kind in ("gif", "quantized"))
+        save_png(tmp_path / "i" / f"{number}.png", rng.integers(0, 255, (SIDE_PX, SIDE_PX), dtype=np.uint8))
         save_mask(kind, truth[f"{number}.png"], tmp_path / "m" / "lesion" / f"{number}.png")
-    entry = {"name": "m", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    units, skips = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
+    pictures, skips = load_pictures(read_dataset(tmp_path, reader="masks", path="i", annotations="m"))
     labels = load_image_labels(tmp_path / "m", tmp_path / "i")
     deidentify_folder(tmp_path / "i", tmp_path / "clean", search_text=False, labels=[labels])
-    assert not skips and len(units) == 6
     if kind in REFUSED_KINDS:
-        assert all(REFUSED_KINDS[kind] in skip_reason(unit) for unit in units)
+        assert len(skips) == 6 and all(REFUSED_KINDS[kind] in reason for _, reason in skips)
         assert len(labels.skips) == 6
         return
-    written = json.loads((tmp_path / "clean" / "labels" / "1.json").read_text())
-    assert len(written["annotations"]) == 6
-    for unit in units:
-        (target,) = unit.load(unit)[0].targets
-        wrong = (target.mask != truth[unit.key]).mean()
+    assert not skips and len(pictures) == 6
+    for picture in pictures:
+        (target,) = picture.targets
         # JPEG blurs the edge, so a few pixels may differ.
-        assert target.label == "lesion" and wrong <= 0.02 * kind.endswith("jpeg")
+        assert target.label == "lesion" and (target.mask != truth[picture.key]).mean() <= 0.02 * kind.endswith("jpeg")
+    written = json.loads((tmp_path / "clean" / "labels" / "1.json").read_text())
     areas = sorted(mask["area"] for mask in written["annotations"])
-    assert np.allclose(areas, sorted(mask.sum() for mask in truth.values()), rtol=0.05)
-
-
-def skip_reason(unit):
-    with pytest.raises(Skipped) as reason:
-        unit.load(unit)
-    return str(reason.value)
+    assert len(areas) == 6 and np.allclose(areas, sorted(mask.sum() for mask in truth.values()), rtol=0.05)
 
 
 # Layouts
@@ -617,26 +571,15 @@ def test_layouts_of_public_datasets_are_read_by_patterns(tmp_path, layout):
                 label_path.replace("seg", "t1"): np.zeros_like(label_values),
             }
         for path, values in volumes.items():
-            path = tmp_path / "v" / path.replace("{}", case)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), path)
-    entry = {
-        "name": "v",
-        "reader": "nifti",
-        "path": "v",
-        "modality": "MRI",
-        "image": image,
-        "label": label,
-        "min_area": 0,
-    }
-    entry |= {} if "{class}" in label else {"classes": {number: name for name, number in number_of.items()}}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    units, _ = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
-    pictures = {unit.key: unit.load(unit) for unit in units}
-    areas = {
-        key: [{target.label: target.area for target in picture.targets} for picture in unit_pictures]
-        for key, unit_pictures in pictures.items()
-    }
+            save_volume(tmp_path / "v" / path.replace("{}", case), values)
+    classes = {} if "{class}" in label else {number: name for name, number in number_of.items()}
+    patterns = {"image": image, "label": label, "classes": classes}
+    pictures, _ = load_pictures(
+        read_dataset(tmp_path, reader="nifti", path="v", modality="MRI", min_area=0, **patterns)
+    )
+    areas = defaultdict(list)
+    for picture in pictures:
+        areas[picture.facts["study"]].append({target.label: target.area for target in picture.targets})
     assert areas == {
         image_path.replace("{}", case): [{"liver": 10 * (10 + len(case)), "spleen": 100}] for case in ("001", "01", "1")
     }

@@ -7,18 +7,17 @@ form, spaces and dots in names, and files that are missing on either side.
 
 import json
 import random
+import shutil
+import string
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import nibabel
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
-from curation.gmai.sources import read_sources
 from curation.images.pairing import (
     AMBIGUOUS_NAME,
     IMAGE_MISSING,
@@ -26,62 +25,19 @@ from curation.images.pairing import (
     split_path,
     strip_suffix,
 )
-from curation.readers.pixels import Skipped
 from curation.readers.registry import list_units
-from tests.curation.gmai.phantoms import ct_slices
+from tests.curation.gmai.phantoms import ct_slices, load_pictures, read_dataset, save_png, save_volume
 from tests.helpers import refused
 from tests.sampling import few
 
-FOLDER_PATHS = [
-    "",
-    "P1",
-    "P5",
-    "train",
-    "val",
-    "images",
-    "P1/day 1",
-    "Größe/Fälle",
-    "scan",
-    "x/images",
-]
-STEMS = [
-    "f5",
-    "10",
-    "1",
-    "1_2",
-    "Scan",
-    "scan",
-    "IMG 1",
-    "müller",
-    "0000",
-    "case.1.2",
-    "a-b",
-    "liver",
-    "f5 ",
-    " 10",
-]
-READERS = [
-    "csv",
-    "wide",
-    "boxes",
-    "coco",
-    "voc",
-    "yolo",
-    "indexed",
-    "class folders",
-    "class names",
-    "nifti",
-    "dicom",
-]
-NAME_SPELLINGS = [
-    "path",
-    "backslash",
-    "other form",
-    "no suffix",
-    "another suffix",
-    "absolute",
-    "bare",
-]
+FOLDER_PATHS = ("", "P1", "P5", "train", "val", "images", "P1/day 1", "Größe/Fälle", "scan", "x/images")
+STEMS = (
+    "f5", "10", "1", "1_2", "Scan", "scan", "IMG 1", "müller", "0000", "case.1.2", "a-b", "liver", "f5 ", " 10",
+)  # fmt: skip
+READERS = (
+    "csv", "wide", "boxes", "coco", "voc", "yolo", "indexed", "class folders", "class names", "nifti", "dicom",
+)  # fmt: skip
+NAME_SPELLINGS = ("path", "backslash", "other form", "no suffix", "another suffix", "absolute", "bare")
 IMAGE_SIDE_PX = 8
 TABLE_READERS = ("csv", "wide", "boxes", "coco", "dicom")
 """Readers whose annotations state image names with their suffix."""
@@ -118,7 +74,7 @@ def make_tree(rng, suffix, short):
     name_counts = Counter(map(short, paths))
     images = [path for path in paths if rng.random() >= missing or name_counts[short(path)] > 1]
     annotated = [path for path in paths if rng.random() >= missing]
-    labels = {path: f"label{letter(index)}" for index, path in enumerate(paths)}
+    labels = {path: f"label{string.ascii_lowercase[index]}" for index, path in enumerate(paths)}
     return Tree(labels, images or paths[:1], annotated or paths[:1])
 
 
@@ -132,10 +88,6 @@ def name_shortener(reader, written):
         return path.rpartition("/")[2] if written == "bare" else path
 
     return short
-
-
-def letter(number):
-    return "abcdefghijklmnopqrstuvwxyz"[number]
 
 
 def other_unicode_form(name):
@@ -157,11 +109,6 @@ def stated_image_name(path, written, root):
     }[written]
 
 
-def save(path, pixels):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path)
-
-
 def write_dataset(base, reader, image_tree, rng, written):
     """Write a tree to disk; return its sources.
 
@@ -170,37 +117,24 @@ def write_dataset(base, reader, image_tree, rng, written):
     root = base / "pictures"
     root.mkdir(parents=True)
     rng_pixels = np.random.default_rng(rng.randrange(2**32))
+    shape = (IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3)
     for path in image_tree.images:
         if reader == "nifti":
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            volume = rng_pixels.normal(size=(IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3)).astype(np.float32)
-            nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), root / path)
+            save_volume(root / path, rng_pixels.normal(size=shape).astype(np.float32))
         elif reader == "dicom":
-            dicom_path = root / path
             ct_slices(
-                dicom_path.parent,
+                (root / path).parent,
                 np.zeros((1, IMAGE_SIDE_PX, IMAGE_SIDE_PX)),
                 "P",
-                f"{dicom_path.stem}\0"[:-1] + "-tmp",
+                f"{path}-tmp-".rpartition("/")[2],
             )
-            (dicom_path.parent / f"{dicom_path.stem}-tmp0.dcm").rename(dicom_path)
+            (root / f"{path}-tmp-0.dcm").rename(root / path)
         else:
-            save(
-                root / path,
-                rng_pixels.integers(0, 256, (IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), dtype=np.uint8),
-            )
+            save_png(root / path, rng_pixels.integers(0, 256, shape, dtype=np.uint8))
     names = {path: stated_image_name(path, written, root) for path in image_tree.annotated}
-    entry = {
-        "name": "x",
-        "reader": reader,
-        "path": "pictures",
-        "modality": "CT",
-        "annotations": "marks",
-    }
-    labels, number = (
-        list(image_tree.labels.values()),
-        {label: index for index, label in enumerate(image_tree.labels.values(), 1)},
-    )
+    entry = {"reader": reader, "path": "pictures", "annotations": "marks", "min_area": 0}
+    labels = list(image_tree.labels.values())
+    number = {label: index for index, label in enumerate(labels, 1)}
     # Pairing must not depend on the order of the rows.
     order = rng.sample(image_tree.annotated, len(image_tree.annotated))
     if reader == "coco":
@@ -208,11 +142,7 @@ def write_dataset(base, reader, image_tree, rng, written):
             "images": [{"id": path, "file_name": names[path]} for path in order],
             "categories": [{"id": index, "name": label} for label, index in number.items()],
             "annotations": [
-                {
-                    "image_id": path,
-                    "category_id": number[image_tree.labels[path]],
-                    "bbox": [1, 1, 4, 4],
-                }
+                {"image_id": path, "category_id": number[image_tree.labels[path]], "bbox": [1, 1, 4, 4]}
                 for path in image_tree.annotated
             ],
         }
@@ -233,11 +163,9 @@ def write_dataset(base, reader, image_tree, rng, written):
         entry["classes"] = labels if reader == "class names" else {index: label for label, index in number.items()}
     mask_suffix = rng.choice(["", "_mask", "-seg"])
     for path in () if reader in TABLE_READERS else image_tree.annotated:
-        stem, label = (
-            strip_suffix(other_unicode_form(path) if written == "other form" else path),
-            image_tree.labels[path],
-        )
+        stem = strip_suffix(other_unicode_form(path) if written == "other form" else path)
         stem = stem.rpartition("/")[2] if written == "bare" else stem
+        label = image_tree.labels[path]
         file = base / "marks" / {
             "voc": f"{stem}.xml", "yolo": f"{stem}.txt", "indexed": f"{stem}{mask_suffix}.png", "class folders": f"{label}/{stem}.png",
             "class names": f"{stem}_{label}.png", "nifti": f"{stem}{rng.choice(['.nii', '.nii.gz'])}",
@@ -252,37 +180,23 @@ def write_dataset(base, reader, image_tree, rng, written):
         elif reader == "yolo":
             file.write_text(f"{number[label]} 0.5 0.5 0.5 0.5")
         elif reader == "nifti":
-            nibabel.save(
-                nibabel.Nifti1Image(np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), number[label], np.uint8), np.eye(4)),
-                file,
-            )
+            save_volume(file, np.full(shape, number[label], np.uint8))
         else:
-            save(
-                file,
-                np.full(
-                    (IMAGE_SIDE_PX, IMAGE_SIDE_PX),
-                    number[label] if reader == "indexed" else 1,
-                    np.uint8,
-                ),
-            )
+            value = number[label] if reader == "indexed" else 1
+            save_png(file, np.full(shape[:2], value, np.uint8))
     if reader in ("indexed", "class folders", "class names"):
         entry["reader"] = "masks"
-    (base / "sources.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
-    return read_sources(base / "sources.yaml")
+    return read_dataset(base, **entry)
 
 
-def read_labels_by_picture(sources):
+def read_labels_by_picture(dataset):
     """Return (picture's path -> labels, what was skipped)."""
-    units, skips = list_units(sources.datasets[0])
-    labels_by_picture, skipped = {}, [skip.subject for skip in skips]
-    for unit in units:
-        try:
-            for picture in unit.load(unit):
-                path = picture.key.rpartition(" slice ")[0] or picture.key
-                labels_by_picture.setdefault(path, set()).update(target.label for target in picture.targets)
-        except Skipped:
-            skipped.append(unit.key)
-    return labels_by_picture, skipped
+    pictures, skips = load_pictures(dataset)
+    labels_by_picture = {}
+    for picture in pictures:
+        path = picture.key.rpartition(" slice ")[0] or picture.key
+        labels_by_picture.setdefault(path, set()).update(target.label for target in picture.targets)
+    return labels_by_picture, [subject for subject, _ in skips]
 
 
 def is_applicable(reader, written):
@@ -369,33 +283,21 @@ def test_name_prefixes_do_not_match(tmp_path):
     """Masks of 1 and 10 are not confused, and a mask that ends in no listed class matches no
     image.
     """
+    shape = (IMAGE_SIDE_PX, IMAGE_SIDE_PX)
     for name in ("1", "10", "scan"):
-        save(
-            tmp_path / "i" / f"{name}.png",
-            np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX), len(name), np.uint8),
-        )
+        save_png(tmp_path / "i" / f"{name}.png", np.full(shape, len(name), np.uint8))
     for name in ("1_mask", "10_mask", "scan_2_mask"):
-        save(
-            tmp_path / "m" / f"{name}.png",
-            np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX), 1 + (name == "10_mask"), np.uint8),
-        )
-    entry = {"name": "x", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
-    indexed = entry | {"classes": {1: "liver", 2: "spleen"}}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [indexed]}))
-    assert read_labels_by_picture(read_sources(tmp_path / "s.yaml"))[0] == {
-        "1.png": {"liver"},
-        "10.png": {"spleen"},
-    }
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    assert "Give `classes" in refused(list_units, read_sources(tmp_path / "s.yaml").datasets[0])
+        save_png(tmp_path / "m" / f"{name}.png", np.full(shape, 1 + (name == "10_mask"), np.uint8))
+    entry = {"reader": "masks", "path": "i", "annotations": "m"}
+    indexed = read_dataset(tmp_path, **entry, classes={1: "liver", 2: "spleen"})
+    assert read_labels_by_picture(indexed)[0] == {"1.png": {"liver"}, "10.png": {"spleen"}}
+    assert "Give `classes" in refused(list_units, read_dataset(tmp_path, **entry))
     # Then with classes at the end of the names, of which one contains another.
-    for file in (tmp_path / "m").iterdir():
-        file.unlink()
+    shutil.rmtree(tmp_path / "m")
     for name in ("1_left lung", "10_left_lung", "scan_2_liver", "scan_liver", "1_spleen"):
-        save(tmp_path / "m" / f"{name}.png", np.ones((IMAGE_SIDE_PX, IMAGE_SIDE_PX), np.uint8))
-    listed = entry | {"classes": ["lung", "liver", "left lung", "left_lung"]}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [listed]}))
-    assert read_labels_by_picture(read_sources(tmp_path / "s.yaml"))[0] == {
+        save_png(tmp_path / "m" / f"{name}.png", np.ones(shape, np.uint8))
+    listed = read_dataset(tmp_path, **entry, classes=["lung", "liver", "left lung", "left_lung"])
+    assert read_labels_by_picture(listed)[0] == {
         "1.png": {"left lung"}, "10.png": {"left_lung"}, "scan.png": {"liver"},
     }  # fmt: skip
 
@@ -403,44 +305,27 @@ def test_name_prefixes_do_not_match(tmp_path):
 def test_nnunet_channel_suffix_is_ignored_in_names(tmp_path):
     """The suffix may be on all images or only on some."""
     for number, (image, label) in enumerate((("a/scan", "a/scan"), ("b/scan_0000", "b/scan"), ("c_0000", "c_0000"))):
-        for folder, name, value in (("i", image, 0), ("m", label, number + 1)):
-            path = tmp_path / folder / f"{name}.nii.gz"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            nibabel.save(
-                nibabel.Nifti1Image(np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), value, np.uint8), np.eye(4)),
-                path,
-            )
-    entry = {"name": "x", "reader": "nifti", "path": "i", "annotations": "m", "modality": "CT"}
-    (tmp_path / "s.yaml").write_text(
-        json.dumps({"datasets": [entry | {"classes": {1: "liver", 2: "spleen", 3: "lung"}}]})
-    )
-    expected = {
-        "a/scan.nii.gz": {"liver"},
-        "b/scan_0000.nii.gz": {"spleen"},
-        "c_0000.nii.gz": {"lung"},
-    }
-    assert read_labels_by_picture(read_sources(tmp_path / "s.yaml")) == (expected, [])
+        for name, value in ((f"i/{image}", 0), (f"m/{label}", number + 1)):
+            save_volume(tmp_path / f"{name}.nii.gz", np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), value, np.uint8))
+    classes = {1: "liver", 2: "spleen", 3: "lung"}
+    dataset = read_dataset(tmp_path, reader="nifti", path="i", annotations="m", classes=classes)
+    expected = {"a/scan.nii.gz": {"liver"}, "b/scan_0000.nii.gz": {"spleen"}, "c_0000.nii.gz": {"lung"}}
+    assert read_labels_by_picture(dataset) == (expected, [])
 
 
 def test_ambiguous_ids_and_names_are_not_used(tmp_path):
     """Cases: two files with the same SOP instance UID, and an image with rows of two patients."""
     for name in ("a", "b", "c"):
-        save(tmp_path / "i" / f"{name}.png", np.zeros((IMAGE_SIDE_PX, IMAGE_SIDE_PX), np.uint8))
-
-    def sources(**fields):
-        entry = {"name": "x", "path": "i", "modality": "CT"} | fields
-        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-        return read_sources(tmp_path / "s.yaml")
-
+        save_png(tmp_path / "i" / f"{name}.png", np.zeros((IMAGE_SIDE_PX, IMAGE_SIDE_PX), np.uint8))
     rows = {"image": ["a.png", "./a.png", "b.png"], "label": "lung", "mrn": [1, 2, 3]}
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
-    labels_by_picture, skipped = read_labels_by_picture(
-        sources(reader="csv", annotations="t.csv", columns={"patient": "mrn"})
-    )
+    entry = {"path": "i", "annotations": "t.csv"}
+    table = read_dataset(tmp_path, **entry, reader="csv", columns={"patient": "mrn"})
+    labels_by_picture, skipped = read_labels_by_picture(table)
     assert labels_by_picture == {"b.png": {"lung"}} and "a.png" in skipped
     (data,) = ct_slices(tmp_path / "i" / "lung", np.zeros((1, IMAGE_SIDE_PX, IMAGE_SIDE_PX)), "P1", "one")
     # A copy has the same UID: a reference to it is ambiguous.
     data.save_as(tmp_path / "i" / "lung" / "copy.dcm", enforce_file_format=True)
     pd.DataFrame({"image": [data.SOPInstanceUID], "label": "lung"}).to_csv(tmp_path / "t.csv", index=False)
-    labels_by_picture, skipped = read_labels_by_picture(sources(reader="dicom", annotations="t.csv"))
+    labels_by_picture, skipped = read_labels_by_picture(read_dataset(tmp_path, **entry, reader="dicom"))
     assert labels_by_picture == {} and {"lung/copy.dcm", "lung/one0.dcm"} <= set(skipped)

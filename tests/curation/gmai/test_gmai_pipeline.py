@@ -14,18 +14,19 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from curation.deidentify.review_texts import build_text_review, decide_on_image, pending_images
-from curation.gmai import overlay, pipeline
-from curation.readers.dataset import SourceDataset
-from curation.readers.registry import list_units
+from curation.gmai import items, overlay, pipeline
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import row_image_ids
 from tests.commands import medprobe
-from tests.curation.gmai.phantoms import save_png, write_all
+from tests.curation.gmai.phantoms import save_png, write_all, write_sources
 from tests.helpers import refused
 
 csv.field_size_limit(1 << 30)
+
+
+DERMOSCOPY = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
 
 
 @pytest.fixture(scope="module")
@@ -79,30 +80,12 @@ def test_vlmevalkit_can_read_the_tsvs(built_set):
             assert table["answer"].str.fullmatch("[A-E]").all()
 
 
-def test_the_built_benchmark_can_be_read_as_a_source(built_set):
-    folder, _ = built_set
-    # Only the validation split has answers.
-    (file,) = (folder / "tsv").glob("*_VAL.tsv")
-    units, skips = list_units(SourceDataset(name="x", reader="tsv", path=file))
-    rows = {row["index"]: row for row in read_rows(folder, "*_VAL.tsv")}
-    assert {unit.key for unit in units} == rows.keys() and not skips
-    for unit in units:
-        (picture,), row = unit.load(unit), rows[unit.key]
-        assert [target.label for target in picture.targets] == [row[row["answer"]]] == [row["category"]]
-        assert picture.tags == {
-            "task": row["l2-category"], "department": row["department"], "granularity": row["perceptual granularity"],
-        }  # fmt: skip
-        assert picture.modality == row["modality"]
-
-
 def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
     """A run that is killed repeatedly, with a torn last line in its journal, reads every unit once.
 
     Its result equals that of an uninterrupted run with the same seed; another seed gives another
     result.
     """
-    from curation.gmai import items
-
     path = write_all(tmp_path, only={"coco", "nifti"})
     uninterrupted = [(w.question, w.choice) for w in pipeline.run_pipeline(path, tmp_path / "whole").written]
     read_counts = Counter()
@@ -164,14 +147,9 @@ def test_a_run_without_questions_fails_in_one_line_and_writes_nothing(tmp_path, 
             if name == "empty":
                 (tmp_path / "d" / label / f"{k}.png").write_bytes(b"no picture")
     folder = "gone" if name == "missing" else "d"
-    (tmp_path / "s.yaml").write_text(
-        json.dumps({"datasets": [{"name": "a", "reader": "folders", "path": folder, "modality": "Dermoscopy"}]})
-    )
-    with pytest.raises(BadInput, match=expected) as error:
-        pipeline.run_pipeline(tmp_path / "s.yaml", out)
-    assert "\n" not in str(error.value)
-    assert not (out / "dataset").exists()
-    assert not (out / "tsv").exists()
+    sources = write_sources(tmp_path, DERMOSCOPY | {"path": folder})
+    assert expected in refused(pipeline.run_pipeline, sources, out)
+    assert not (out / "dataset").exists() and not (out / "tsv").exists()
 
 
 def test_a_failed_run_keeps_the_previous_output(tmp_path):
@@ -207,17 +185,8 @@ def test_the_board_shows_departments_modalities_and_the_tree(built_set, tmp_path
     from leaderboard_space.service import Service
 
     folder, _ = built_set
-    line = (
-        "eval",
-        "gmai-mmbench",
-        "--data",
-        folder / "dataset",
-        "--model",
-        "baseline:chance",
-        "--out",
-        "run",
-    )
-    medprobe(*line, cwd=tmp_path)
+    data = ("--data", folder / "dataset")
+    medprobe("eval", "gmai-mmbench", *data, "--model", "baseline:chance", "--out", "run", cwd=tmp_path)
     medprobe("submit", "run", "--to", "store", cwd=tmp_path)
     board = Board(tmp_path / "store", board_results())
     (section,) = [section for section in board.snapshot.sections["gmai-mmbench"] if section.benchmark == "our-hospital"]
@@ -277,18 +246,15 @@ def test_a_set_solvable_from_text_alone_is_refused_unless_accepted(tmp_path):
     for label, count in (("Melanoma", 30), ("nevus", 5), ("BCC", 5)):
         for at in range(count):
             save_png(tmp_path / "skin" / label / f"{at}.png", draw_noise(rng))
-    entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    assert "most frequent answer: 'melanoma', 30 times" in refused(
-        pipeline.run_pipeline, tmp_path / "s.yaml", tmp_path / "set"
-    )
+    sources = write_sources(tmp_path, DERMOSCOPY)
+    message = refused(pipeline.run_pipeline, sources, tmp_path / "set")
+    assert "most frequent answer: 'melanoma', 30 times" in message
     assert not any((tmp_path / "set" / name).exists() for name in ("dataset", "tsv", "report"))
-    pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
+    pipeline.run_pipeline(sources, tmp_path / "set", accept_text_alone=True)
     card = (tmp_path / "set" / "dataset" / "README.md").read_text()
     assert "the set was built nonetheless" in card and "no person has checked these questions" in card
     # With equally many cases per label, text alone does not help.
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "per_answer": 5}))
-    pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set")
+    pipeline.run_pipeline(write_sources(tmp_path, DERMOSCOPY, per_answer=5), tmp_path / "set")
     assert "nonetheless" not in (tmp_path / "set" / "dataset" / "README.md").read_text()
 
 
@@ -310,10 +276,8 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
             # The stand-in for the detector finds "text" in pictures with this grey level.
             pixels[6:16, 4:20] = 235 if number else 0
             save_png(tmp_path / "skin" / label / f"{number}.png", pixels)
-    entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
-    out = tmp_path / "set"
-    first_run = pipeline.run_pipeline(tmp_path / "s.yaml", out)
+    sources, out = write_sources(tmp_path, DERMOSCOPY, near_duplicate=-1), tmp_path / "set"
+    first_run = pipeline.run_pipeline(sources, out)
     waiting = pending_images(out)
     assert (len(first_run.written), len(waiting)) == (2, 4)
     assert first_run.funnel["burned_in_text"] | {"decisions": {}} == {
@@ -323,21 +287,19 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
     assert waiting[0] in TestClient(build_text_review(out)).get("/item").text
     for picture, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
         decide_on_image(out, picture, decision, "Ada")
-    second_run = pipeline.run_pipeline(tmp_path / "s.yaml", out)
+    second_run = pipeline.run_pipeline(sources, out)
     assert {w.case.item.picture for w in second_run.written} - {w.case.item.picture for w in first_run.written} == set(
         waiting[:2]
     )
-    images = {}
-    for row in read_rows(out, "*.tsv"):
-        images[row["index"]] = Image.open(io.BytesIO(base64.b64decode(row["image"])))
-    for w in second_run.written:
-        if w.case.item.picture == waiting[0]:
-            left_px, top_px, right_px, bottom_px = overlay.read_boxes(out / "private")[waiting[0]][0]
-            assert np.asarray(images[str(w.index)])[top_px:bottom_px, left_px:right_px].max() == 0
+    images = {row["index"]: row["image"] for row in read_rows(out, "*.tsv")}
+    (masked,) = (w for w in second_run.written if w.case.item.picture == waiting[0])
+    left_px, top_px, right_px, bottom_px = overlay.read_boxes(out / "private")[waiting[0]][0]
+    with Image.open(io.BytesIO(base64.b64decode(images[str(masked.index)]))) as image:
+        assert np.asarray(image)[top_px:bottom_px, left_px:right_px].max() == 0
     (tmp_path / "deidentification.json").write_text(
         '{"text": {"searched": true}}'
     )  # searched by deidentify: not searched again
-    assert pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "searched").funnel["burned_in_text"]["searched"] == 0
-    unsearched = pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "other", search_text=False)
+    assert pipeline.run_pipeline(sources, tmp_path / "searched").funnel["burned_in_text"]["searched"] == 0
+    unsearched = pipeline.run_pipeline(sources, tmp_path / "other", search_text=False)
     assert len(unsearched.written) == 6
     assert "Burned-in text: not searched." in (tmp_path / "other" / "dataset" / "README.md").read_text()

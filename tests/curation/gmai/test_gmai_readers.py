@@ -1,17 +1,24 @@
 """Readers of the GMAI pipeline: known truth is recovered, and everything unusable is listed."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
+import pydicom.data
 import pytest
 from PIL import Image
+from pycocotools import mask as encoder
+from pydicom.pixels import apply_modality_lut, apply_voi_lut
+from scipy.ndimage import binary_fill_holes
 
+from curation.gmai.overlay import mask_outline
 from curation.gmai.sources import read_sources
 from curation.readers.dataset import SourceDataset
-from curation.readers.pixels import Skipped, to_grey
-from curation.readers.registry import list_units
+from curation.readers.pixels import encode_mask, read_dicom_header, read_frame, render_frame, to_grey
+from curation.readers.shapes import decode_segmentation
+from tests.curation.dicom_files import set_elements
 from tests.curation.gmai.phantoms import (
     SIDE_PX,
     SOURCE_WRITERS,
@@ -19,6 +26,9 @@ from tests.curation.gmai.phantoms import (
     bounding_box,
     ct_slices,
     ellipse,
+    load_pictures,
+    read_dataset,
+    save_volume,
     write_all,
 )
 from tests.helpers import refused
@@ -30,23 +40,14 @@ def all_sources(tmp_path_factory):
     return read_sources(write_all(base))
 
 
-def read_dataset(sources, name):
+def read_source(sources, name):
     """Return (pictures, skips) of one dataset."""
-    dataset = next(candidate for candidate in sources.datasets if candidate.name == name)
-    units, skips = list_units(dataset)
-    pictures = []
-    for unit in units:
-        try:
-            pictures += unit.load(unit)
-        except Skipped as reason:
-            skips.append((unit.key, str(reason)))
-        skips += [(unit.key, reason) for reason in unit.skips]
-    return pictures, [(s.subject, s.reason) if hasattr(s, "subject") else s for s in skips]
+    return load_pictures(next(dataset for dataset in sources.datasets if dataset.name == name))
 
 
 @pytest.mark.parametrize("name", ["coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct"])
 def test_targets_are_where_they_were_drawn(all_sources, name):
-    pictures, _ = read_dataset(all_sources, name)
+    pictures, _ = read_source(all_sources, name)
     truth = {key[1:]: mask for key, mask in TRUTH.items() if key[0] == name}
     target_count = 0
     for picture in pictures:
@@ -68,21 +69,20 @@ def test_targets_are_where_they_were_drawn(all_sources, name):
 
 
 def test_patients_come_from_patterns_tables_and_headers(all_sources):
-    skin, _ = read_dataset(all_sources, "skin")
-    assert {p.patient for p in skin} == {f"P{sign}{k}" for sign in "MnB" for k in range(6)}
-    chest, _ = read_dataset(all_sources, "chest")
-    assert chest[3].patient == "p1"
-    assert chest[3].attributes == {"age": "33", "sex": "M"}
-    ct, _ = read_dataset(all_sources, "dicom-ct")
-    assert {p.patient for p in ct} == {"MRN0", "MRN1", "MRN2"}
-    assert {p.modality for p in ct} == {"CT"}
+    skin, _ = read_source(all_sources, "skin")
+    assert {p.facts["patient"] for p in skin} == {f"P{sign}{k}" for sign in "MnB" for k in range(6)}
+    chest, _ = read_source(all_sources, "chest")
+    assert chest[3].facts == {"patient": "p1", "age": "33", "sex": "M"}
+    ct, _ = read_source(all_sources, "dicom-ct")
+    assert {p.facts["patient"] for p in ct} == {"MRN0", "MRN1", "MRN2"}
     # Names, dates and other attributes of the header are not used.
-    assert ct[0].attributes == {"age": "061Y", "sex": "F"}
+    assert ct[0].facts.keys() == {"patient", "study", "age", "sex", "modality"}
+    assert (ct[0].facts["modality"], ct[0].facts["age"], ct[0].facts["sex"]) == ("CT", "061Y", "F")
 
 
 def test_a_volume_gives_the_k_largest_slices_per_label(tmp_path):
     sources = read_sources(write_all(tmp_path, only={"nifti"}))
-    pictures, _ = read_dataset(sources, "nifti-ct")
+    pictures, _ = read_source(sources, "nifti-ct")
     areas = {}
     for (name, key, label), mask in TRUTH.items():
         if name == "nifti-ct":
@@ -96,31 +96,18 @@ def test_a_volume_gives_the_k_largest_slices_per_label(tmp_path):
         assert sorted(chosen, reverse=True) == sorted(areas[key], reverse=True)[:2]
 
 
-def make_dataset(**settings):
-    return SourceDataset(name="x", modality="X-ray", **settings)
-
-
-def write_dicom(path, values, **fields):
-    """Write one generated CT slice with other attributes."""
-    data = ct_slices(path.parent, values[None].astype(float), "P1", path.stem)[0]
-    (path.parent / f"{path.stem}0.dcm").unlink()
-    for name, value in fields.items():
-        if value is None:
-            delattr(data, name)
-        else:
-            setattr(data, name, value)
+def write_dicom(path, values, **elements):
+    """Write one generated CT slice with other elements."""
+    (data,) = ct_slices(path.parent, values[None].astype(float), "P1", path.stem)
+    (path.parent / f"{path.stem}0.dcm").rename(path)
+    set_elements(data, elements)
     data.save_as(path, enforce_file_format=True)
-    return data
 
 
 def test_windows_match_pydicom(tmp_path):
     """For generated rescale values, windows and VOI functions, pictures equal pydicom's to one grey
     level.
     """
-    from pydicom.pixels import apply_modality_lut, apply_voi_lut
-
-    from curation.readers.pixels import read_dicom_header, render_frame
-
     rng = np.random.default_rng(1)
     for k in range(24):
         path = tmp_path / f"{k}.dcm"
@@ -145,8 +132,6 @@ def test_windows_match_pydicom(tmp_path):
 @pytest.mark.parametrize("flips", range(8))
 def test_slices_are_upright_in_all_stored_orientations(tmp_path, flips):
     """An image stored in any of the eight in-plane orientations gives the same picture."""
-    from curation.readers.pixels import read_frame
-
     rng = np.random.default_rng(2)
     upright = rng.integers(0, 1000, (12, 20))
     row, column, stored = np.array([1, 0, 0]), np.array([0, 1, 0]), upright
@@ -163,65 +148,43 @@ def test_slices_are_upright_in_all_stored_orientations(tmp_path, flips):
         ImageOrientationPatient=[*map(int, row), *map(int, column)],
         PixelSpacing=[1, 1],
     )
-    pixels, _ = read_frame(path, SourceDataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)), [])
+    pixels, _ = read_frame(path, (500.0, 1000.0), [])
     assert (pixels[..., 0] == to_grey(upright.astype(float), (500.0, 1000.0))).all()
 
 
-def test_nifti_planes_are_in_radiological_view(tmp_path):
-    import nibabel
-
-    array = np.zeros((10, 12, 14), np.float32)  # RAS+
-    array[9, 11, 13] = 100  # right, front, top
-    label = np.ones(array.shape, np.uint8)
-    for folder, data in (("i", array), ("l", label)):
-        (tmp_path / folder).mkdir()
-        nibabel.save(nibabel.Nifti1Image(data, np.eye(4)), tmp_path / folder / "a.nii")
-    corners = {}
-    for plane, shape in (("axial", (12, 10)), ("coronal", (14, 10)), ("sagittal", (14, 12))):
-        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [{
-            "name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "plane": plane, "classes": {1: "liver"},
-            "window": [50, 100], "slices": 20,
-        }]}))  # fmt: skip
-        pictures, _ = read_dataset(read_sources(tmp_path / "s.yaml"), "v")
-        bright = [p.pixels[..., 0] for p in pictures if p.pixels.max() == 255]
-        assert len(bright) == 1
-        assert bright[0].shape == shape
-        corners[plane] = tuple(int(at[0]) for at in np.nonzero(bright[0]))
+@pytest.mark.parametrize(("plane", "shape"), [("axial", (12, 10)), ("coronal", (14, 10)), ("sagittal", (14, 12))])
+def test_nifti_planes_are_in_radiological_view(tmp_path, plane, shape):
+    values = np.zeros((10, 12, 14), np.float32)  # RAS+
+    values[9, 11, 13] = 100  # right, front, top
+    save_volume(tmp_path / "i" / "a.nii", values)
+    save_volume(tmp_path / "l" / "a.nii", np.ones(values.shape, np.uint8))
+    entry = {"reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "classes": {1: "liver"}}
+    pictures, _ = load_pictures(read_dataset(tmp_path, **entry, plane=plane, window=[50, 100], slices=20))
+    (bright,) = [p.pixels[..., 0] for p in pictures if p.pixels.max() == 255]
     # The bright corner is at the patient's right, which radiological view shows on the left.
-    assert corners == {"axial": (0, 0), "coronal": (0, 0), "sagittal": (0, 0)}
+    assert bright.shape == shape and bright[0, 0] == 255 and np.count_nonzero(bright) == 1
 
 
 def test_anisotropic_pixels_and_masks_become_square(tmp_path):
-    import nibabel
-
     label = np.zeros((20, 20, 3), np.uint8)
     label[5:15, 5:15, 1] = 1
-    for folder, data in (("i", label.astype(np.float32)), ("l", label)):
-        (tmp_path / folder).mkdir()
-        nibabel.save(nibabel.Nifti1Image(data, np.diag([1.0, 2.0, 5.0, 1.0])), tmp_path / folder / "a.nii")
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [
-        {"name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "classes": {1: "liver"}}
-    ]}))  # fmt: skip
-    (picture,), _ = read_dataset(read_sources(tmp_path / "s.yaml"), "v")
+    for name, values in (("i", label.astype(np.float32)), ("l", label)):
+        save_volume(tmp_path / name / "a.nii", values, np.diag([1.0, 2.0, 5.0, 1.0]))
+    entry = {"reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "classes": {1: "liver"}}
+    (picture,), _ = load_pictures(read_dataset(tmp_path, **entry))
     assert picture.pixels.shape == (40, 20, 3)
     assert bounding_box(picture.targets[0].mask)[2:] == (10, 20)
 
 
 def test_bundled_pydicom_files_are_read_or_skipped_with_a_reason(tmp_path):
     """Every file becomes a picture or a skip with a reason; no file causes a crash."""
-    import shutil
-
-    import pydicom.data
-
     folder = Path(pydicom.data.__file__).parent / "test_files"
     files = [path for path in sorted(folder.glob("*.dcm")) if path.stat().st_size < 2_000_000]
+    (tmp_path / "files").mkdir()
     for path in files:
-        shutil.copyfile(path, tmp_path / path.name)
-    (tmp_path.parent / "labels.csv").write_text("image,label\n" + "".join(f"{path.name},lung\n" for path in files))
-    (tmp_path.parent / "s.yaml").write_text(json.dumps({"datasets": [
-        {"name": "b", "reader": "dicom", "path": str(tmp_path), "annotations": "labels.csv"}
-    ]}))  # fmt: skip
-    pictures, skips = read_dataset(read_sources(tmp_path.parent / "s.yaml"), "b")
+        shutil.copyfile(path, tmp_path / "files" / path.name)
+    (tmp_path / "labels.csv").write_text("image,label\n" + "".join(f"{path.name},lung\n" for path in files))
+    pictures, skips = load_pictures(read_dataset(tmp_path, reader="dicom", path="files", annotations="labels.csv"))
     assert {p.key for p in pictures} | {subject for subject, _ in skips} == {path.name for path in files}
     assert len(pictures) >= 13
     reasons = dict(skips)
@@ -262,9 +225,7 @@ def test_coco_annotations_that_contradict_their_image_are_skipped(tmp_path, anno
         "annotations": [{"id": 1, "image_id": 1, "category_id": 1} | annotation],
     }
     (tmp_path / "c.json").write_text(json.dumps(document))
-    entry = {"name": "b", "modality": "CT", "reader": "coco", "path": ".", "annotations": "c.json"}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    _, [(subject, skip_reason)] = read_dataset(read_sources(tmp_path / "s.yaml"), "b")
+    _, [(subject, skip_reason)] = load_pictures(read_dataset(tmp_path, reader="coco", path=".", annotations="c.json"))
     assert subject == "a.png" and reason in skip_reason
 
 
@@ -272,9 +233,7 @@ def test_dicom_without_pixels_or_with_burned_in_text_is_skipped(tmp_path):
     (tmp_path / "liver").mkdir()
     write_dicom(tmp_path / "liver" / "none.dcm", np.zeros((4, 4)), PixelData=None)
     write_dicom(tmp_path / "liver" / "named.dcm", np.zeros((4, 4)), BurnedInAnnotation="YES")
-    entry = {"name": "b", "modality": "CT", "reader": "folders", "path": "."}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    reasons = dict(read_dataset(read_sources(tmp_path / "s.yaml"), "b")[1])
+    reasons = dict(load_pictures(read_dataset(tmp_path, reader="folders", path="."))[1])
     assert "no pixel data" in reasons["liver/none.dcm"] and "burned into" in reasons["liver/named.dcm"]
 
 
@@ -300,13 +259,6 @@ def test_an_invalid_sources_file_fails_in_one_line(tmp_path, document, expected)
 
 def test_rle_and_contours_match_the_mask():
     """Every kind of RLE decodes to the same mask, and the mask's contour encloses it."""
-    from pycocotools import mask as encoder
-    from scipy.ndimage import binary_fill_holes
-
-    from curation.gmai.overlay import mask_outline
-    from curation.readers.pixels import encode_mask
-    from curation.readers.shapes import decode_segmentation
-
     rng = np.random.default_rng(3)
     for _ in range(30):
         mask = np.zeros((50, 52), bool)
@@ -325,8 +277,5 @@ def test_rle_and_contours_match_the_mask():
 
 def test_all_formats_have_a_phantom():
     readers = get_args(SourceDataset.model_fields["reader"].annotation)
-    # Readers of boxes and TSVs have tests of their own.
-    assert {"csv" if name == "csv_many" else name for name in SOURCE_WRITERS} == set(readers) - {
-        "boxes",
-        "tsv",
-    }
+    # The reader of boxes has tests of its own.
+    assert {"csv" if name == "csv_many" else name for name in SOURCE_WRITERS} == set(readers) - {"boxes"}

@@ -1,6 +1,5 @@
-"""The GMAI pipeline on real files: ChestX-ray14, 55 radiographs, GMAI-MMBench's sample."""
+"""The GMAI pipeline on real files: ChestX-ray14 and 55 radiographs."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from dataset_builders.lexical_tree import read_tree
-from dataset_builders.terms import normalize_term
 
 SOURCES = Path(__file__).resolve().parents[4] / "shared" / "sources"
 pytestmark = [
@@ -38,29 +35,8 @@ def real_set(tmp_path_factory):
     # The published table is in Latin-1; tables are read as UTF-8.
     text = (SOURCES / "figure1_cxr" / "metadata.csv").read_text(encoding="latin-1")
     (base / "figure1.csv").write_text(text, encoding="utf-8")
-    sample = next((SOURCES / "gmai_mmbench").glob("*SAMPLE.tsv"))
-    labels = []
-    csv.field_size_limit(1 << 30)
-    with sample.open(newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
-    for row in rows:
-        # The official sample states tasks and departments, which the label table takes over.
-        labels.append(
-            {
-                "name": row["category"],
-                "task": row["clinical vqa task"],
-                "department": row["department"],
-            }
-        )
-    pd.DataFrame(labels).drop_duplicates("name").to_csv(base / "labels.csv", index=False)
-    columns = {
-        "image": "Image Index",
-        "patient": "Patient ID",
-        "age": "Patient Age",
-        "sex": "Patient Gender",
-    }
+    columns = {"image": "Image Index", "patient": "Patient ID", "age": "Patient Age", "sex": "Patient Gender"}
     document = {
-        "labels": "labels.csv",
         "longest_side": 256,
         "separate_registries": True,
         "datasets": [
@@ -75,52 +51,24 @@ def real_set(tmp_path_factory):
             {"name": "figure1", "reader": "csv", "path": str(SOURCES / "figure1_cxr" / "images"), "annotations": "figure1.csv",
              "modality": "X-ray", "region": "chest", "patient": r"(COVID-\d+)", "nothing": ["No finding"],
              "columns": {"image": "patientid", "label": "finding", "age": "age", "sex": "sex"}},
-            {"name": "official", "reader": "tsv", "path": str(sample)},
         ],
     }  # fmt: skip
     (base / "sources.yaml").write_text(json.dumps(document))
-    return pipeline.run_pipeline(base / "sources.yaml", base / "real-set"), rows
+    return pipeline.run_pipeline(base / "sources.yaml", base / "real-set")
 
 
 def test_real_boxes_become_box_questions_about_the_chest(real_set):
-    run, _ = real_set
-    boxes = [w for w in run.written if w.case.item.dataset == "boxes"]
+    boxes = [w for w in real_set.written if w.case.item.dataset == "boxes"]
     assert len(boxes) >= 25
     assert {w.case.granularity for w in boxes} == {"Box Level"}
     assert len({w.case.answer for w in boxes}) >= 5
-    missing = [skip for skip in run.funnel["skipped"] if skip["dataset"] == "boxes"]
+    missing = [skip for skip in real_set.funnel["skipped"] if skip["dataset"] == "boxes"]
     # Of 880 boxed images, the fixture draws every twentieth.
     assert missing == [{"dataset": "boxes", "reason": "its image is missing", "count": 880 - 44}]
 
 
 def test_real_radiographs_are_read_and_skips_are_counted(real_set):
-    run, _ = real_set
-    assert run.funnel["read"]["findings"]["pictures"] == 9
-    assert run.funnel["read"]["findings"]["patients"] == 2
-    assert run.funnel["read"]["figure1"]["pictures"] > 30
-    assert any(w.case.item.dataset == "findings" for w in run.written)
-
-
-def test_official_sample_keeps_its_tags_and_has_possible_options(real_set):
-    run, rows = real_set
-    assert run.funnel["read"]["official"]["targets"] == 22
-    row_of_category = {row["category"]: row for row in rows}
-    tree, _ = read_tree(SOURCES / "gmai_mmbench" / "LexicalTree.html")
-    official = {(modality.casefold(), normalize_term(keyword)) for _, _, modality, keyword in tree}
-    official_questions = [w for w in run.written if w.case.item.dataset == "official"]
-    assert official_questions
-    for question in official_questions:
-        row = row_of_category[question.case.answer]
-        assert question.case.task == row["clinical vqa task"]
-        assert question.case.granularity == row["perceptual granularity"]
-        for position, option in enumerate(question.choice.options):
-            if position not in question.choice.right:
-                seen = {
-                    normalize_term(option),
-                    *(normalize_term(w.case.item.label) for w in run.written if option in w.case.answers),
-                }
-                # A wrong option must be a leaf of the official tree for this modality.
-                assert any((question.case.modality.casefold(), name) in official for name in seen), (
-                    question.case.answer,
-                    option,
-                )
+    assert real_set.funnel["read"]["findings"]["pictures"] == 9
+    assert real_set.funnel["read"]["findings"]["patients"] == 2
+    assert real_set.funnel["read"]["figure1"]["pictures"] > 30
+    assert any(w.case.item.dataset == "findings" for w in real_set.written)

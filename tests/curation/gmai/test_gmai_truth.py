@@ -91,9 +91,8 @@ def generate_sources(base, rng):
             documents["annotations"].append({"image_id": number, "category_id": ORGAN_LABELS.index(name), "bbox": box})
     for name in ("dx", "wide"):
         pd.DataFrame(documents.pop(name)).to_csv(base / f"{name}.csv", index=False)
-    (base / "ct.json").write_text(
-        json.dumps(documents | {"categories": [{"id": index, "name": n} for index, n in enumerate(ORGAN_LABELS)]})
-    )
+    categories = [{"id": index, "name": name} for index, name in enumerate(ORGAN_LABELS)]
+    (base / "ct.json").write_text(json.dumps(documents | {"categories": categories}))
     chest = {"modality": "X-ray", "region": "chest", "columns": {"patient": "mrn"}}
     return {"near_duplicate": -1, "validation": 0.5, "per_answer": 12, "datasets": [
         {"name": "dx", "reader": "csv", "path": "dx", "annotations": "dx.csv", "exhaustive": rng.random() < 0.5} | chest,
