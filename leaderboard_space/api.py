@@ -18,9 +18,10 @@ from leaderboard_space.data.cells import METRICS_FACET, Cells, breakdown_cells, 
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, section_metrics
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import PATH_SEPARATOR, branch_name, display_label
-from leaderboard_space.export import breakdown_table, leaderboard_table, reported_table
+from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.service import Service
+from leaderboard_space.views.tables.unranked import reported_table
 
 
 def tools(board: Board, service: Service) -> list[Callable[..., Any]]:

@@ -1,9 +1,9 @@
 """The board as a Gradio app: overview, one tab per benchmark, topics, Compare, Cases, Submit,
 About.
 
-Wiring only; content comes from `service.py` and `views/`. `serve(store)` runs the board on this
-machine; `build_app(store)` returns the Gradio Blocks and the middleware that serves its pages
-(`serving.py`).
+Wiring, and the frame of the pages (style sheets, scripts, tabs); content comes from `service.py`
+and `views/`. `serve(store)` runs the board on this machine; `build_app(store)` returns the Gradio
+Blocks and the middleware that serves its pages (`serving.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial, wraps
 from importlib.util import find_spec
@@ -29,15 +29,103 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
-from leaderboard_space.data.board import Board
+from leaderboard_space.benchmarks import BENCHMARK_LABELS
+from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
+from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.serving import SPACE_FRAME_ANCESTORS, BodyLimit, Endpoint, JsonHandler, access_lifespan, on_space
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw_form as draw_submit
-from leaderboard_space.views import case, cases, compare, frame, model
+from leaderboard_space.views import case, cases, compare, model
+
+ASSETS = Path(__file__).parent / "assets"
+STYLE_SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
+SCRIPTS = ("router.js", "table.js", "page.js", "plots.js", "selection.js", "board.js", "search.js")
+TITLE = "medprobe: can you trust your AI radiologist?"
+READING = '<h2 class="finding">Reading the results.</h2>'
+SEARCH = (
+    '<div class="mp-search"><input type="search" aria-label="Search departments, modalities, findings, categories, scores and models" '
+    'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
+    '<ul aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
+)
+"""The search of the first screen (`assets/search.js`)."""
+START_SCRIPT = (
+    "for (const one of element.querySelectorAll('.mp')) medprobeBenchmark(one.parentElement);"
+    "for (const one of element.querySelectorAll('.mp-page')) medprobePage(one.parentElement, () => {});"
+    "medprobeSearch(element);"
+)
+"""Starts the pages once they are drawn."""
+
+
+def scripts() -> str:
+    """Return the scripts in the head of the page."""
+    return _read(SCRIPTS)
+
+
+def header() -> str:
+    """Draw the style sheets, the name of the board, and the tabs."""
+    name = "medprobe <span>Can you trust your AI radiologist?</span>"
+    skip = '<a class="skip" href="#mp-pages">Skip to the results</a>'
+    return f"<style>{_read(STYLE_SHEETS)}</style>{skip}<header><h1>{name}</h1></header>{_navigation()}"
+
+
+def pages(initial_html: Mapping[str, str]) -> str:
+    """Draw every page except Submit, which is a Gradio form.
+
+    Benchmark pages draw themselves and ask the server for what changes (`assets/board.js`); the
+    others are drawn by the server.
+
+    Args:
+        initial_html: Page -> HTML that it shows at first.
+    """
+    names = ("overview", "compare", "cases", "topic", "model", "about")
+    html_by_page = {family: _benchmark(family) for family in FORMATS}
+    html_by_page |= {name: page(name, initial_html.get(name, READING)) for name in names}
+    html_by_page["overview"] = SEARCH + html_by_page["overview"]
+    return "".join(
+        f'<div id="page-{name}"><div id="mp-{name}">{content}</div></div>' for name, content in html_by_page.items()
+    )
+
+
+def _benchmark(family: str) -> str:
+    """Draw the page of a benchmark as it is before its script fills it."""
+    return (
+        f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
+        '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
+        '</section><p class="heard" role="status"></p></div>'
+    )
+
+
+def about() -> str:
+    """Return the page About."""
+    return _read(("about.html",))
+
+
+def page(name: str, initial_html: str = READING) -> str:
+    """Draw a page that the server fills (`assets/page.js`).
+
+    `initial_html` is what it shows at first.
+    """
+    return f'<div class="mp-page" data-page="{name}">{initial_html}</div>'
+
+
+def _read(names: tuple[str, ...]) -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+
+
+def _navigation() -> str:
+    """Draw the tabs as links, since every page has an address (`assets/router.js`)."""
+    tabs = [("overview", "Overview", "#/overview")]
+    tabs += [(family, BENCHMARK_LABELS[family], f"#/b/{family}") for family in FORMATS]
+    tabs += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
+    links = "".join(
+        f'<a href="{address}" data-home="{address}" data-page="{name}">{text(label)}</a>'
+        for name, label, address in tabs
+    )
+    return f'<nav id="mp-nav" aria-label="Pages"><div>{links}</div></nav>'
+
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_SESSIONS = 500
@@ -46,7 +134,6 @@ component), and Gradio would keep 10,000. A visitor who returns after 500 others
 form."""
 UPLOAD_LIFETIME_S = 3600
 """Seconds before uploaded files and submission bundles are deleted."""
-FONTS = ["system-ui", "sans-serif"]
 
 
 def build_app(
@@ -75,11 +162,11 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board)
     front = OverviewPages(service)
-    functions: dict[str, JsonHandler] = {"overview/search": front.search, "about/page": lambda request: frame.about()}
+    functions: dict[str, JsonHandler] = {"overview/search": front.search, "about/page": lambda request: about()}
     for family in FORMATS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
-    pages: dict[str, tuple[JsonHandler, JsonHandler]] = {
+    page_functions: dict[str, tuple[JsonHandler, JsonHandler]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
         "model": (partial(model.page, service.board), partial(model.file, service.board)),
@@ -87,21 +174,21 @@ def build_app(
         "cases": (partial(cases.page, board), partial(cases.file, board)),
         "submit": (submitting.page, submitting.file),
     }
-    for name, (draw, save) in pages.items():
+    for name, (draw, save) in page_functions.items():
         functions |= {f"{name}/page": draw, f"{name}/file": save}
     with gr.Blocks(
-        title=frame.TITLE,
+        title=TITLE,
         fill_width=True,
         analytics_enabled=False,
         # (seconds between checks, age in seconds at which files are deleted)
         delete_cache=(UPLOAD_LIFETIME_S // 6, UPLOAD_LIFETIME_S),
     ) as app:
-        _html(frame.header(), "mp-header", "medprobe.start();")
+        _html(header(), "mp-header", "medprobe.start();")
         with gr.Column(elem_id="mp-pages"):
-            _html(frame.pages({"overview": front.page({}), "about": frame.about()}), script=frame.START_SCRIPT)
+            _html(pages({"overview": front.page({}), "about": about()}), script=START_SCRIPT)
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
-                opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)
+                opened = _html(page("submit"), "mp-submit-page", drawn_when_open)
                 offered = gr.State(submitting.choices())
                 form, target = draw_submit(submitting)
 
@@ -190,7 +277,8 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
 
     `middleware`: serves the pages.
     """
-    theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="blue", neutral_hue="slate")
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+    theme = gr.themes.Base(primary_hue="blue", neutral_hue="slate", **fonts)
     return {
         "theme": theme,
         "share": False,
@@ -208,7 +296,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
             ]
         },
         "state_session_capacity": MAX_SESSIONS,
-        "head": f"<script>{frame.scripts()}</script>",
+        "head": f"<script>{scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # the API for agents, at /gradio_api/mcp/
     }
 

@@ -26,14 +26,12 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import scores_by_entry
 from leaderboard_space.data.model_names import canonical_name, entry_labels, find_result
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.groups import Owner, preference_key, ranking_group, row_owner
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, metric_info
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.store.sections import Entry, Owner, Section, preference_key, ranking_group, row_owner
 from leaderboard_space.query import BoardQuery, parse_query, parse_selection
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """Keys of an address that name the results to compare."""
-SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Difference:
     @property
     def is_significant(self) -> bool:
         """True if the two differ significantly after correction for all comparisons."""
-        return self.corrected < SIGNIFICANCE_LEVEL and abs(self.value) > sentences.EQUAL_TOLERANCE
+        return self.corrected < sentences.ALPHA and abs(self.value) > sentences.EQUAL_TOLERANCE
 
     def reversed(self) -> Difference:
         """Return the difference `entry_b` - `entry_a`."""

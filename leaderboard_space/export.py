@@ -14,15 +14,13 @@ from typing import Any
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.errors import BadInput
-from eval_harness.records.result import Result, Score
+from eval_harness.records.result import Score
 from eval_harness.store.results_table import escape_formula
 from leaderboard_space import sentences
 from leaderboard_space.data.published_results import printed_table
-from leaderboard_space.data.ranks.groups import judge_label
 from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
-from leaderboard_space.data.reported_results import reported_groups
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.store.sections import Entry, Section, judge_label
 from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 
 Table = list[dict[str, Any]]
@@ -83,7 +81,8 @@ def number_columns(
         score: The number.
         cell: (facet, value) of a breakdown number.
     """
-    result = entry.result
+    result, (chance_low, chance_high) = entry.result, score.chance_interval or (None, None)
+    names = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
     return {
         "benchmark": section.benchmark,
         "split": section.split,
@@ -92,7 +91,10 @@ def number_columns(
         "model_kind": result.model.kind,
         "method": result.method.name,
         "metric": metric,
-        **score_columns(score, result),
+        **{name: getattr(score, name) for name in names},
+        "chance_low": chance_low,
+        "chance_high": chance_high,
+        "no_score": sentences.no_score_reason(score, result) or None,
         "kind": result.kind,
         "provenance": result.provenance,
         "source": result.source.citation if result.source else None,
@@ -101,51 +103,37 @@ def number_columns(
     }
 
 
-def score_columns(score: Score, result: Result) -> dict[str, Any]:
-    """Describe a score as table columns; `no_score` states why it has neither verdict nor rank."""
-    names = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
-    low, high = score.chance_interval or (None, None)
-    return {
-        **{name: getattr(score, name) for name in names},
-        "chance_low": low,
-        "chance_high": high,
-        "no_score": sentences.no_score_reason(score, result) or None,
-    }
+FILE_TYPES = {"csv": "text/csv", "json": "application/json", "md": "text/markdown", "txt": "text/plain"}
+"""Ending of a saved file -> its media type."""
 
 
-def reported_table(family: str) -> Table:
-    """Convert what other sources report on a benchmark to plain rows, of kind `reported`."""
-    return [
-        {"kind": "reported", **row, "value": float(row["value"]), "n": int(row["n"]) if row["n"] else None}
-        for group in reported_groups(family)
-        for row in group
-    ]
+def named_file(name: str, ending: str, content: str) -> dict[str, str]:
+    """Describe a file that the browser saves.
+
+    Args:
+        name: Its name without `medprobe-` and ending; unsafe characters are replaced, since names
+            of models and labels come from submissions.
+        ending: A key of FILE_TYPES.
+        content: The text.
+
+    Returns:
+        `name`, `text` and `type`.
+    """
+    safe_name = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
+    return {"name": f"medprobe-{safe_name}.{ending}", "text": content, "type": FILE_TYPES[ending]}
 
 
 def table_file(table: Table, name: str, form: str) -> dict[str, str]:
-    """Format a table as a download.
-
-    Args:
-        table: The rows.
-        name: File name, without extension; unsafe characters are replaced.
-        form: csv or json.
-
-    Returns:
-        `name`, `text` and `type` of the file.
+    """Format a table as a file (`named_file`): JSON if `form` is json, otherwise CSV.
 
     Raises:
         BadInput: If the table has no rows.
     """
     if not table:
         raise BadInput("this table is empty, so there is nothing to save. Choose another selection or another score.")
-    form = "json" if form == "json" else "csv"
-    # Names of models and labels come from submissions.
-    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
-    return {
-        "name": f"medprobe-{safe}.{form}",
-        "text": format_json(table) if form == "json" else format_csv(table),
-        "type": "application/json" if form == "json" else "text/csv",
-    }
+    if form == "json":
+        return named_file(name, form, format_json(table))
+    return named_file(name, "csv", format_csv(table))
 
 
 def leaderboard_table(section: Section, standings: Standings, branches: Sequence[TreePath]) -> Table:
@@ -232,22 +220,17 @@ def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str |
     return printed_table(result, metric, *cell) or result.source.table
 
 
-def table_citation(
-    section: Section, standings: Standings, branches: Sequence[TreePath], request: Mapping[str, Any]
-) -> dict[str, str]:
-    """Cite a table of the board (`citation_file`).
+def name_set(section: Section) -> str:
+    """Name a question set in citations and saved files."""
+    return f"{section.benchmark} ({section.split}), {section.title().lower()}"
 
-    Args:
-        section: The question set.
-        standings: The standings shown.
-        branches: The selection.
-        request: The browser's request; `link` is the page's address.
-    """
-    title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {standings.metric}"
-    note = f"Selection: {format_selection(branches) or 'everything'}."
-    if section.fingerprint:
-        note += f" Questions: fingerprint {section.fingerprint}."
-    return citation_file(title, note, [row.entry for row in standings.rows], request)
+
+def set_citation(
+    section: Section, title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]
+) -> dict[str, str]:
+    """Cite a page on one question set (`citation_file`), whose fingerprint is added to `note`."""
+    questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
+    return citation_file(title, note + questions, entries, request)
 
 
 def citation_file(title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]) -> dict[str, str]:
@@ -286,7 +269,7 @@ def plot_note(section: Section, standings: Standings, branches: Sequence[TreePat
     papers = sorted({row.entry.result.source.citation for row in standings.rows if row.entry.result.source})
     selection = f" Selection: {format_selection(branches)}." if branches else ""
     numbers = f" Numbers of: {' '.join(papers)}" if papers else ""
-    return f"{section.benchmark} ({section.split}), {section.title().lower()}.{selection}{numbers}"
+    return f"{name_set(section)}.{selection}{numbers}"
 
 
 def bibtex_entry(family: str, citation: str) -> str:

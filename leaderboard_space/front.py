@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
@@ -18,29 +18,29 @@ from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, metric_info, section_metrics
-from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.topics import (
     TOPIC_OF_REGION,
+    Hit,
     Topic,
     TopicLabel,
     all_topics,
     fold,
     known_topics,
     matching_labels,
+    search,
     topic_labels,
 )
 from leaderboard_space.data.tree import TreePath, facet_title
 from leaderboard_space.html import count, plural
-from leaderboard_space.model_matrix import Overview, overview
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view
+from leaderboard_space.views.overview import Overview, overview
 from leaderboard_space.views.parts import address_of, benchmark_address, set_title
 from leaderboard_space.views.topic import Aspect, LabelSet, LabelSummary
 
-T = TypeVar("T")
 SEARCHED_TERM_KINDS = ("finding", "organ", "technique", "region", "site")
 """Kinds of vocabulary terms that are searchable besides topics and labels."""
 MAX_QUERY_LENGTH = 100
@@ -181,7 +181,6 @@ class OverviewPages:
         query = str(request.get("query") or "")[:MAX_QUERY_LENGTH]
         hits = [
             *_intersection_hits(query, self.labels(), self.unprinted()),
-            *_comparison_hits(query, self.hits()),
             *search(query, self.hits()),
         ]
         return [{"name": hit.name, "where": hit.location, "address": html.unescape(hit.address)} for hit in hits]
@@ -312,7 +311,7 @@ def _intersection_hits(query: str, labels: list[TopicLabel], unprinted: list[tup
             for word in topic.synonyms
         ]
         label_by_facet: dict[str, TopicLabel] = {}
-        for label in _names_in_query(query, candidates):
+        for label in _labels_in_query(query, candidates):
             label_by_facet.setdefault(label.facet, label)
         if len(label_by_facet) > 1:
             address = address_of(
@@ -323,34 +322,25 @@ def _intersection_hits(query: str, labels: list[TopicLabel], unprinted: list[tup
     return hits
 
 
-def _comparison_hits(query: str, hits: list[Hit]) -> list[Hit]:
-    """Find the comparison of two models that a query names."""
-    models = _names_in_query(query, [(hit.words[0], hit.name) for hit in hits if hit.location.startswith("model in ")])
-    if len(models) != 2:
-        return []
-    left, right = models
-    return [Hit(f"{left} and {right}", "compared", address_of("compare", first=left, second=right), ())]
+def _labels_in_query(query: str, candidates: Sequence[tuple[str, TopicLabel]]) -> list[TopicLabel]:
+    """Find which labels a query names.
 
-
-def _names_in_query(query: str, candidates: Sequence[tuple[str, T]]) -> list[T]:
-    """Find which candidates a query names.
-
-    Longest names match first: LLaVA-Med-v1.5 is not LLaVA-Med, and a bone scan is not a bone.
+    Longest names match first: a bone scan is not a bone.
 
     Args:
         query: What a visitor typed.
-        candidates: (folded name, what it stands for).
+        candidates: (folded name, label).
 
     Returns:
-        What the names stand for, in the query's order.
+        The labels, in the query's order.
     """
-    remaining, matches = f" {fold(query)} ", list[tuple[int, T]]()
+    remaining, matches = f" {fold(query)} ", list[tuple[int, TopicLabel]]()
     # Blank out what matched, so that a shorter name inside it cannot match again.
-    for word, referent in sorted(candidates, key=lambda item: -len(item[0])):
+    for word, label in sorted(candidates, key=lambda item: -len(item[0])):
         if word and (position := remaining.find(f" {word} ")) >= 0:
-            matches.append((position, referent))
+            matches.append((position, label))
             remaining = remaining[: position + 1] + "-" * len(word) + remaining[position + 1 + len(word) :]
-    return [referent for _, referent in sorted(matches, key=lambda item: item[0])]
+    return [label for _, label in sorted(matches, key=lambda item: item[0])]
 
 
 def _vocabulary_hits(indexed_words: set[str]) -> list[Hit]:

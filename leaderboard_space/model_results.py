@@ -18,9 +18,8 @@ from leaderboard_space.data import cells
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import canonical_name
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.groups import GROUP_HEADINGS, preference_key
 from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, metric_info, section_metrics
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.store.sections import GROUP_HEADINGS, Entry, Section, preference_key
 from leaderboard_space.data.tree import Tree, display_label
 from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import EQUAL_TOLERANCE, MIN_CASES
@@ -135,7 +134,7 @@ def model_lines(board: Board, name: str) -> list[Line]:
     """List a model's results: one line for every question set and account.
 
     Within a set, ranked results come first, and among them the one that represents the model
-    (`groups.preference_key`).
+    (`sections.preference_key`).
 
     Args:
         board: The board.

@@ -35,18 +35,17 @@ from leaderboard_space.export import (
     breakdown_table,
     format_selection,
     leaderboard_table,
+    name_set,
     plot_note,
-    reported_table,
-    table_citation,
+    set_citation,
     table_file,
 )
 from leaderboard_space.html import text
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.views import plots
 from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, set_name
-from leaderboard_space.views.readers import reader_groups, readers_part
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
-from leaderboard_space.views.tables.reported import reported_parts
+from leaderboard_space.views.tables.unranked import reader_groups, readers_part, reported_parts, reported_table
 
 
 def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
@@ -245,11 +244,6 @@ def export_table(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[di
 
 
 @cached(COMPUTING)
-def _panel(query: BoardQuery, every: bool) -> str:
-    return leaderboard.panel(query, query.standings, every)
-
-
-@cached(COMPUTING)
 def _counts(query: BoardQuery) -> dict[str, list[int]]:
     return query.tree.counts(query.branches)
 
@@ -284,14 +278,12 @@ class Service:
         requested = parse_query(self.board, request)
         query = requested.fitting()
         readers = readers_part(reader_groups(self.board, query.snapshot, query.section))
-        html = _panel(query, request.get("all") == "yes") + readers
-        if query.metric != requested.metric:
-            notice = sentences.substitute_metric_note(query.section, requested.metric, query.metric)
-            html = f'<p class="note">{text(notice, 300)}</p>' + html
+        notes = list(query.unknown)
         if query.dropped:
-            ignored = ", ".join(query.dropped[:5])
-            html = f'<p class="note">Not in this question set, therefore ignored: {text(ignored, 400)}.</p>' + html
-        html = "".join(f'<p class="note">{text(line, 400)}</p>' for line in query.unknown) + html
+            notes.append(f"Not in this question set, therefore ignored: {', '.join(query.dropped[:5])}.")
+        if query.metric != requested.metric:
+            notes.append(sentences.substitute_metric_note(query.section, requested.metric, query.metric))
+        note_html = "".join(f'<p class="note">{text(note, 400)}</p>' for note in notes)
         state = {
             "section": query.section.key,
             "metric": query.metric,
@@ -299,7 +291,7 @@ class Service:
             "shown": query.result_filter,
         }
         return {
-            "html": html,
+            "html": note_html + leaderboard.panel(query, request.get("all") == "yes") + readers,
             "stamp": query.snapshot.stamp,
             "state": state,
             "tree": f"{query.section.key}@{query.tree.digest}",
@@ -340,4 +332,7 @@ class Service:
     def cite(self, request: Mapping[str, Any]) -> str:
         """Return the citation of the table shown."""
         query = parse_query(self.board, request)
-        return table_citation(query.section, query.standings, query.branches, request)["text"]
+        title = f"{name_set(query.section)}: {query.metric}"
+        note = f"Selection: {format_selection(query.branches) or 'everything'}."
+        entries = [row.entry for row in query.standings.rows]
+        return set_citation(query.section, title, note, entries, request)["text"]

@@ -29,8 +29,7 @@ from eval_harness.interop.convert import convert_and_submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.verification import verify
-from leaderboard_space.data.board import Board
-from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.data.board import Board, TrustedData
 
 PLUG_IN = """
 import random

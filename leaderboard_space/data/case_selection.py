@@ -17,9 +17,8 @@ from eval_harness.derive.metrics import OVERALL_METRICS
 from eval_harness.derive.run_files import read_readings
 from eval_harness.scores.grading import question_image_ids
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.outcomes import Bools, Floats, Ints, Outcomes
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.unit_scores import Bools, Floats, Ints
 
 SEARCHED_COLUMNS = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
             "image_type", "scenario")  # fmt: skip
@@ -64,17 +63,13 @@ def case_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = No
     return shares
 
 
-def mean_case_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
+@cached(COMPUTING)
+def mean_case_shares(outcomes: Outcomes, keys: tuple[str, ...]) -> Floats:
     """Compute the mean share of each case that the results `keys` answered correctly, cached.
 
     Returns:
         (C,) shares from 0 to 1; NaN for cases on which no result is scored.
     """
-    return _mean_case_shares(outcomes, tuple(keys))
-
-
-@cached(COMPUTING)
-def _mean_case_shares(outcomes: Outcomes, keys: tuple[str, ...]) -> Floats:
     shares = case_shares(outcomes, keys)
     scored_runs = np.isfinite(shares).sum(axis=0)
     return np.where(scored_runs > 0, np.nan_to_num(shares).sum(axis=0) / np.maximum(scored_runs, 1), np.nan)

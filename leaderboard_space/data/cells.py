@@ -10,11 +10,10 @@ from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import board_spec
-from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.outcomes import Bools, Outcomes, score_runs
 from leaderboard_space.data.ranks.standings import metric_info, own_scores, section_metrics
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, TreePath, selection_cells
-from leaderboard_space.data.unit_scores import Bools, score_runs
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from eval_harness.records.result import Model, Result
 from leaderboard_space.data.published_results import printed_table, published_models, read_table
-from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.store.sections import Entry, display_names
 from leaderboard_space.html import is_shown_as
 
 
@@ -25,18 +24,13 @@ from leaderboard_space.html import is_shown_as
 class ModelMetadata:
     """A model under its canonical name.
 
-    `released`: YYYY-MM, according to `released_by`. `weights`: a Hub repository. `paper`: "arXiv:"
-    and the number.
+    `facts`: its row of `model_facts.csv`; empty if there is none.
     """
 
     name: str
     kind: str | None = None
     parameters: int | None = None
-    released: str | None = None
-    released_by: str | None = None
-    licence: str | None = None
-    weights: str | None = None
-    paper: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
     written: tuple[tuple[str, str | None], ...] = ()
     """Names under which results list the model, each with the snapshot that the name states."""
 
@@ -69,7 +63,7 @@ def model_metadata(name: str, results: Iterable[Result] = ()) -> ModelMetadata:
         The metadata under the canonical name; unknown fields are None.
     """
     name = canonical_name(name)
-    facts = _model_facts().get(name, {})
+    facts = next((row for row in read_table("model_facts") if row["name"] == name), {})
     models = [
         *([published_models()[name]] if name in published_models() else []),
         *(result.model for result in results),
@@ -78,11 +72,7 @@ def model_metadata(name: str, results: Iterable[Result] = ()) -> ModelMetadata:
         name,
         kind=next((model.kind for model in models if model.kind), None),
         parameters=next((model.parameters for model in models if model.parameters), None),
-        released=facts.get("released") or None,
-        released_by=facts.get("released_by") or None,
-        licence=facts.get("licence") or None,
-        weights=facts.get("weights") or None,
-        paper=facts.get("paper") or None,
+        facts=facts,
         written=tuple(
             (row["written"], row["snapshot"] or None) for row in read_table("model_names") if row["name"] == name
         ),
@@ -99,18 +89,18 @@ def _models_by_written_name() -> dict[str, tuple[str, str | None]]:
     return {**weights, **aliases, **canonical}
 
 
-@cache
-def _model_facts() -> dict[str, dict[str, str]]:
-    return {row["name"]: row for row in read_table("model_facts")}
-
-
 def entry_labels(entries: Sequence[Entry]) -> dict[str, str]:
     """Label every result uniquely: the model, then the settings that distinguish its results.
 
     Returns:
         Entry key -> label.
     """
-    names, settings = display_names(entries), {entry.key: _distinguishing_settings(entry) for entry in entries}
+    names = display_names(entries)
+    # Method, prompt and source distinguish the results of one model.
+    settings = {
+        entry.key: tuple(filter(None, (entry.result.method.name, entry.result.method.prompt, entry_source(entry))))
+        for entry in entries
+    }
     name_counts = Counter(names[entry.key] for entry in entries)
     label_counts = Counter((names[entry.key], settings[entry.key]) for entry in entries)
     labels: dict[str, str] = {}
@@ -136,17 +126,13 @@ def find_result(entries: Sequence[Entry], name: str) -> Entry | None:
     labels, model = entry_labels(entries), canonical_name(name)
     # From the most to the least specific: a key in an address, what a visitor chose, what they
     # typed.
-    exact = (entry for entry in entries if name in (entry.key, labels[entry.key]))
-    as_shown = (entry for entry in entries if is_shown_as(labels[entry.key], name))
-    by_model = (entry for entry in entries if entry.result.model.name.lower() == name.lower())
-    by_identity = (entry for entry in entries if canonical_name(entry.result.model.name) == model)
-    return next(exact, None) or next(as_shown, None) or next(by_model, None) or next(by_identity, None)
-
-
-def _distinguishing_settings(entry: Entry) -> tuple[str, ...]:
-    """Return method, prompt and source: the settings that distinguish results of one model."""
-    method = entry.result.method
-    return tuple(part for part in (method.name, method.prompt, entry_source(entry)) if part)
+    ways: tuple[Callable[[Entry], bool], ...] = (
+        lambda entry: name in (entry.key, labels[entry.key]),
+        lambda entry: is_shown_as(labels[entry.key], name),
+        lambda entry: entry.result.model.name.lower() == name.lower(),
+        lambda entry: canonical_name(entry.result.model.name) == model,
+    )
+    return next((entry for is_meant in ways for entry in entries if is_meant(entry)), None)
 
 
 def entry_source(entry: Entry, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ distinct versions stay distinct).
 own reader (GMAI-MMBench: VLMEvalKit's rule of 2024-03 to 2025-08, that of the paper), and the exact
 chance of a label's questions, where the paper has no random run by label; `sources.csv` describes
 the sources. These become results of kind `recomputed`. See also: numbers that other
-sources report without answers, which never become results (`reported_results.py`).
+sources report without answers, which never become results (`views/tables/unranked.py`).
 
 A printed number becomes a score (`cell_score`) with its n, interval, chance and verdict. Sources of
 the counts that a paper does not print:
@@ -235,35 +235,34 @@ class TableResult:
 @cache
 def table_results() -> tuple[TableResult, ...]:
     """The results of all tables, before any are merged."""
-    papers = {row["paper"]: row for row in read_table("papers")}
     results: dict[tuple[str, ...], TableResult] = {}
+    for table, paper, cell in _described_cells():
+        of_paper = {name: paper[name] for name in ("split", "method", "prompt", "questions") if paper.get(name)}
+        of_table = {name: table[name] for name in ("benchmark", "questions") if table.get(name)}
+        about = of_paper | of_table | cell.about
+        about["model"] = about.get("model") or cell_model(cell, paper["paper"])
+        group = TableResult(table, paper, about)
+        # One table may print several sample counts of a model: each is a result.
+        results.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
+    return tuple(results.values())
+
+
+def _described_cells() -> Iterator[tuple[CsvRow, CsvRow, PrintedCell]]:
+    """Yield every number with what describes its table and its paper.
+
+    For `recomputed.csv`, whose rows are counts (`right` of `n`), this is the source of the answers.
+    """
+    papers = {row["paper"]: row for row in read_table("papers")}
     for table in read_table("tables"):
-        paper = papers[table["paper"]]
-        of_paper = {name: paper[name] for name in ("split", "method", "prompt", "questions") if paper[name]}
-        of_table = {name: table[name] for name in ("benchmark", "questions") if table[name]}
-        for cell in printed_cells(table["table"]):
-            about = of_paper | of_table | cell.about
-            about["model"] = about.get("model") or cell_model(cell, paper["paper"])
-            group = TableResult(table, paper, about)
-            # One table may print several sample counts of a model: each is a result.
-            results.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
-    return (*results.values(), *_recomputed_results())
-
-
-def _recomputed_results() -> Iterator[TableResult]:
-    """Yield the results of `recomputed.csv`, whose rows are counts: `right` of `n`."""
-    results: dict[ResultKey, TableResult] = {}
+        yield from ((table, papers[table["paper"]], cell) for cell in printed_cells(table["table"]))
     for cell in recomputed_cells():
         source = sources()[cell.about["source"]]
-        table = {"table": RECOMPUTED, "number": "", "note": source["reason"], "ablation": ""}
         paper = {
             "paper": cell.about["benchmark"],
             "citation": f"{source['title']} ({source['date']}), {source['link']}",
             "date": f"{source['date']}T00:00:00+00:00",
         }
-        group = TableResult(table, paper, cell.about)
-        results.setdefault(group.key, group).cells.append(cell)
-    yield from results.values()
+        yield {"table": RECOMPUTED, "number": "", "note": source["reason"], "ablation": ""}, paper, cell
 
 
 def recomputed_cells() -> Iterator[PrintedCell]:

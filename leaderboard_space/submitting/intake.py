@@ -28,9 +28,8 @@ from eval_harness.store.sandbox import run_in_turn
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import FOLDER_FILES, JOURNAL_NAME, MAX_RESULT_BYTES, examine_answer_file, examine_folder
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
-from leaderboard_space.data.board import Board
+from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.data.outcomes import read_questions
-from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.html import plural
 
 ACCEPTED_FILES = "Give one file of answers; or run.json and answers.parquet of a run folder or a submission."

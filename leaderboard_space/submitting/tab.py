@@ -26,11 +26,11 @@ from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import add_to_store
-from leaderboard_space.data.board import Board
+from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.data.model_names import canonical_name
 from leaderboard_space.data.published_results import published_models
 from leaderboard_space.data.store.sections import Entry, group_entries
-from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.export import named_file
 from leaderboard_space.serving import on_space
 from leaderboard_space.submitting.intake import bundle_archive, examine_upload, submission_targets
 from leaderboard_space.views import submit as words
@@ -97,8 +97,8 @@ class SubmitTab:
             name = f"{target.benchmark.name}-{target.benchmark.split}"
             ids = target.dataset().questions["question_id"].astype(str).tolist()
         if kind == "template":
-            return {"name": f"medprobe-{name}-template.csv", "text": words.template(ids), "type": "text/csv"}
-        return {"name": f"medprobe-{name}-ids.txt", "text": "\n".join([*ids, ""]), "type": "text/plain"}
+            return named_file(f"{name}-template", "csv", words.template(ids))
+        return named_file(f"{name}-ids", "txt", "\n".join([*ids, ""]))
 
     def lands(self) -> str:
         """Describe where a submission goes."""

@@ -231,7 +231,7 @@ def answered_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
     return [entry for entry in section.entries if entry.key in outcomes.row_of]
 
 
-def counted_keys(section: Section, outcomes: Outcomes) -> list[str]:
+def counted_keys(section: Section, outcomes: Outcomes) -> tuple[str, ...]:
     """List the keys of the results by which a case counts as often wrong or as disputed.
 
     These are the results that are neither baselines nor withdrawn, or all results if there are
@@ -239,7 +239,7 @@ def counted_keys(section: Section, outcomes: Outcomes) -> list[str]:
     """
     # Baselines (chance, oracle) say nothing about how hard a case is.
     entries = [entry for entry in answered_entries(section, outcomes) if not entry.is_reference]
-    return [entry.key for entry in entries if entry.provenance.withdrawal is None] or list(outcomes.runs)
+    return tuple(entry.key for entry in entries if entry.provenance.withdrawal is None) or tuple(outcomes.runs)
 
 
 def displayed_entries(section: Section, outcomes: Outcomes) -> list[Entry]:

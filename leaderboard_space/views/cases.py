@@ -29,7 +29,7 @@ from leaderboard_space.data.case_selection import (
     sort_cases,
 )
 from leaderboard_space.data.model_names import entry_labels, find_result
-from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.outcomes import Ints, Outcomes
 from leaderboard_space.data.ranks.sights import image_arms
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import (
@@ -40,8 +40,7 @@ from leaderboard_space.data.tree import (
     facet_title,
     selection_group_names,
 )
-from leaderboard_space.data.unit_scores import Ints
-from leaderboard_space.export import Table, citation_file, table_file
+from leaderboard_space.export import Table, name_set, set_citation, table_file
 from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.query import parse_selection
 from leaderboard_space.views.case import (
@@ -181,10 +180,9 @@ def file(board: Board, request: Request) -> dict[str, str]:
         raise BadInput("the cases of this set cannot be read.")
     entries = displayed_entries(section, outcomes)
     if str(request.get("as")) == "cite":
-        title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
-        questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
         chosen = "; ".join(f"{key} {str(request[key])[:200]}" for key in SELECTION_KEYS if request.get(key))
-        return citation_file(title, f"Selection: {chosen or 'everything'}.{questions}", entries, request)
+        note = f"Selection: {chosen or 'everything'}."
+        return set_citation(section, f"Cases of {name_set(section)}", note, entries, request)
     is_one = bool(request.get("id"))
     cases = find_case(outcomes, str(request["id"])) if is_one else _chosen(section, outcomes, tree, request).cases
     cases = cases[:MAX_SAVED_CASES]
@@ -205,17 +203,14 @@ def file(board: Board, request: Request) -> dict[str, str]:
         }
         for entry in (entry for entry in entries if entry.key in answers_by_entry):
             choice, status, response = answers_by_entry[entry.key].get(question["question_id"], NO_ANSWER)
-            answer_columns = {
-                "chosen": option_letters(choice),
-                "status": status,
-                "response": response,
-            }
             answer_rows.append(
                 {
                     **question_columns,
                     "model": entry.result.model.name,
                     "run": entry.key,
-                    **answer_columns,
+                    "chosen": option_letters(choice),
+                    "status": status,
+                    "response": response,
                 }
             )
     return table_file(answer_rows, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
@@ -247,7 +242,7 @@ def failed_cases(
     Returns:
         The cases as HTML; "" if there is none.
     """
-    other_keys = [key for key in counted_keys(section, outcomes) if key != entry.key]
+    other_keys = tuple(key for key in counted_keys(section, outcomes) if key != entry.key)
     (shares,) = case_shares(outcomes, [entry.key], metric)
     cases = np.flatnonzero(shares < 1 if label is None else (shares < 1) & cases_with_label(outcomes, *label))
     if other_keys:

@@ -24,7 +24,7 @@ from leaderboard_space.data.model_names import canonical_name, entry_source
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import selection_group_names
-from leaderboard_space.export import Table, citation_file, format_selection, table_file
+from leaderboard_space.export import Table, format_selection, name_set, set_citation, table_file
 from leaderboard_space.html import number, options, prose, score_text, text
 from leaderboard_space.views.case import draw_case, options_in_full, read_answers, trusted_datasets
 from leaderboard_space.views.parts import (
@@ -120,10 +120,9 @@ def file(board: Board, request: Request) -> dict[str, str]:
     names = [comparison.name(entry) for entry in comparison.chosen]
     if str(request.get("as")) == "cite":
         section, branches = comparison.section, comparison.query.branches
-        title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {comparison.metric}"
-        questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
+        title = f"Comparison on {name_set(section)}: {comparison.metric}"
         selection = f" Selection: {format_selection(branches)}." if branches else ""
-        return citation_file(title, f"Results: {'; '.join(names)}.{selection}{questions}", comparison.chosen, request)
+        return set_citation(section, title, f"Results: {'; '.join(names)}.{selection}", comparison.chosen, request)
     tables = {
         "scores": _score_rows,
         "pairs": _score_rows,
@@ -133,11 +132,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
     }
     table_name = str(request.get("of"))
     table_name = table_name if table_name in tables else "scores"
-    return table_file(
-        tables[table_name](comparison),
-        f"compare-{table_name}-{'-'.join(names[:2])}",
-        str(request.get("as")),
-    )
+    file_name = f"compare-{table_name}-{'-'.join(names[:2])}"
+    return table_file(tables[table_name](comparison), file_name, str(request.get("as")))
 
 
 def _nothing(sentence: str) -> str:

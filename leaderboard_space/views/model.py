@@ -6,7 +6,6 @@ See also: the numbers (`model_results.py`), the page's parts (`model_parts.py`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -19,7 +18,7 @@ from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.export import Table, breakdown_table, citation_file, number_columns, table_file
+from leaderboard_space.export import Table, breakdown_table, citation_file, named_file, number_columns, table_file
 from leaderboard_space.html import (
     MAX_CHOICE_LENGTH,
     count,
@@ -99,11 +98,7 @@ def page(board: Board, request: Request) -> str:
         _verdicts(lines, model),
         _folded("scores", "Every score and category", "".join(map(model_parts.benchmark_scores, main))),
         _folded("history", history, model_parts.history(entries)),
-        _folded(
-            "card",
-            "Badges and a table for a model card",
-            model_parts.card(model, main) if main else "",
-        ),
+        _folded("card", "A table for a model card", model_parts.card(model, main) if main else ""),
     )
     return "".join(parts)
 
@@ -130,14 +125,13 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
     Args:
         board: The board.
-        request: As for `page`; `of`: verdicts, categories, card, or badge:FAMILY; `as`: csv, json
-            or cite.
+        request: As for `page`; `of`: verdicts, categories or card; `as`: csv, json or cite.
 
     Returns:
         `name`, `text` and `type` of the file.
 
     Raises:
-        BadInput: The model is not on the board, or has no ranked result in the benchmark.
+        BadInput: The model is not on the board.
     """
     name, part, form = _model_name(board, request), str(request.get("of")), str(request.get("as"))
     lines = model_lines(board, name)
@@ -148,13 +142,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
         sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
         note = f"Every question set it answered: {', '.join(sets)}."
         return citation_file(f"Model {model.name}", note, [entry for _, entry in model_entries(board, name)], request)
-    if part.startswith("badge"):
-        line = next((line for line in main if line.section.family == part.removeprefix("badge:")), None)
-        if line is None:
-            raise BadInput("this model has no ranked result in this benchmark.")
-        return as_named(f"{model.name}-{line.section.family}", "svg", model_parts.badge(line))
     if part == "card":
-        return as_named(model.name, "md", model_parts.markdown(model, main))
+        return named_file(model.name, "md", model_parts.markdown(model, main))
     is_categories = part == "categories"
     rows = _category_rows(main) if is_categories else _verdict_rows(lines)
     return table_file(rows, f"model-{model.name}-{'categories' if is_categories else 'verdicts'}", form)
@@ -173,19 +162,6 @@ def _model_name(board: Board, request: Request) -> str:
         (model_name for model_name in all_models(board) if is_shown_as(model_name, name)),
         name.strip(),
     )
-
-
-def as_named(name: str, ending: str, content: str) -> dict[str, str]:
-    """Wrap a text as a file that the browser saves.
-
-    Args:
-        name: Name of the model; characters that a file name cannot have are replaced.
-        ending: svg or md.
-        content: The text.
-    """
-    types = {"svg": "image/svg+xml", "md": "text/markdown"}
-    safe_name = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
-    return {"name": f"medprobe-{safe_name}.{ending}", "text": content, "type": types[ending]}
 
 
 def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
@@ -210,15 +186,17 @@ def _list(board: Board) -> str:
 
 def _facts(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
     """Draw kind, size, release date, licence and links of a model, and its other names."""
-    by = f' title="By {text(model.released_by, 100)}"' if model.released_by else ""
-    paper = text((model.paper or "").removeprefix("arXiv:"))
+    fact_text = {name: text(model.facts.get(name, ""), 200) for name in ("released_by", "licence", "weights", "paper")}
+    released = model.facts.get("released", "")
+    by = f' title="By {fact_text["released_by"]}"' if fact_text["released_by"] else ""
     facts = (
         model.kind and text(MODEL_KIND_TITLES.get(model.kind, model.kind)),
         model.parameters and f"{model.parameters / 1e9:.2g} billion parameters",
-        model.released and f"<span{by}>first released {text(sentences.format_month(model.released))}</span>",
-        model.licence and f"licence {text(model.licence)}",
-        model.weights and f'<a href="https://huggingface.co/{text(model.weights, 200)}" rel="noopener">weights</a>',
-        model.paper and f'<a href="https://arxiv.org/abs/{paper}" rel="noopener">{text(model.paper)}</a>',
+        released and f"<span{by}>first released {text(sentences.format_month(released))}</span>",
+        fact_text["licence"] and f"licence {fact_text['licence']}",
+        fact_text["weights"] and f'<a href="https://huggingface.co/{fact_text["weights"]}" rel="noopener">weights</a>',
+        fact_text["paper"]
+        and f'<a href="https://arxiv.org/abs/{fact_text["paper"].removeprefix("arXiv:")}" rel="noopener">{fact_text["paper"]}</a>',
     )
     line = " · ".join(str(fact) for fact in facts if fact) or "Nothing is stated about this model."
     return f'<p class="sub">{line}</p>{_names(model, entries)}'
@@ -292,7 +270,9 @@ def _benchmark(line: Line, model: ModelMetadata) -> str:
     )
     # Phantoms and custom sets do not contain the questions that the paper published.
     published = None if section.kind in ("phantom", "custom") else board_spec(section.family).published
-    exposure = sentences.exposure_note(published, snapshot_of(line.row.entry.result.model) or model.released)
+    exposure = sentences.exposure_note(
+        published, snapshot_of(line.row.entry.result.model) or model.facts.get("released")
+    )
     return (
         f'<a href="{benchmark_address(section, line.metric)}">{text(BENCHMARK_LABELS[section.family])}</a>'
         f"<small>{text(about, 200)}</small>{f'<small>{text(exposure, 200)}</small>' if exposure else ''}"

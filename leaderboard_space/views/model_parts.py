@@ -1,9 +1,8 @@
-"""Draw parts of a model's page: scores and weak spots, wrong answers, all results, and its model
-card (a badge for each benchmark as SVG, a table as Markdown)."""
+"""Draw parts of a model's page: scores and weak spots, wrong answers, all results, and a table for
+its model card."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 from eval_harness.records.result import Score
@@ -11,9 +10,8 @@ from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import ModelMetadata, entry_source
-from leaderboard_space.data.ranks.groups import ranking_group
 from leaderboard_space.data.ranks.standings import method_name, metric_info, section_metrics
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.store.sections import Entry, Section, ranking_group
 from leaderboard_space.data.tree import display_label, facet_title
 from leaderboard_space.html import interval, plural, prose, score_text, text
 from leaderboard_space.model_results import (
@@ -256,46 +254,6 @@ def set_qualifier(section: Section) -> str:
     return ", ".join(filter(None, (title, "" if section.split == "test" else section.split)))
 
 
-VERDICT_COLOUR = {
-    "better": "#0f766e",
-    "worse": "#a8481f",
-    "no different": "#5b6675",
-    None: "#5b6675",
-}
-LETTER_WIDTH_PX = 6.6
-"""Width reserved for a character at a font size of 11 px; most characters are narrower."""
-
-
-def badge(line: Line) -> str:
-    """Draw the result on a benchmark as a small SVG: name, score, verdict.
-
-    Its title says the same in words.
-    """
-    info, score = metric_info(line.metric, line.section.family), line.score
-    guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
-    value = f"{score_text(score.value, info.unit)}{'%' if info.unit == 'percent' else ''}"
-    labels = (
-        f"{line.questions}: {info.label.lower()}",
-        f"{value} {sentences.format_verdict(score.verdict, guess, None)}",
-    )
-    left_text, right_text = (html.escape(label) for label in labels)
-    left_px, right_px = (round(LETTER_WIDTH_PX * len(label)) + 14 for label in labels)
-    width, title = (
-        left_px + right_px,
-        f"{left_text} {right_text}, 95% interval {html.escape(interval(score))}",
-    )
-    return (
-        # Other pages show a badge without the board's style sheets, so it has its own.
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="22" viewBox="0 0 {width} 22" role="img" '
-        f'aria-label="{title}">'
-        f"<title>{title}</title>"
-        f'<rect width="{width}" height="22" rx="4" fill="#1d2733"/>'
-        f'<path d="M{left_px} 0h{right_px - 4}a4 4 0 0 1 4 4v14a4 4 0 0 1-4 4H{left_px}z" fill="{VERDICT_COLOUR[score.verdict]}"/>'
-        f'<g fill="#fff" font-family="Verdana, DejaVu Sans, sans-serif" font-size="11" text-anchor="middle">'
-        f'<text x="{left_px / 2:g}" y="15">{left_text}</text><text x="{left_px + right_px / 2:g}" y="15">{right_text}</text></g></svg>'
-    )
-
-
 def markdown(model: ModelMetadata, lines: Sequence[Line]) -> str:
     """Format the main results as a Markdown table for a model card.
 
@@ -330,14 +288,9 @@ def _in_markdown(value: str) -> str:
 
 
 def card(model: ModelMetadata, lines: Sequence[Line]) -> str:
-    """Draw the badges, each with a button that saves it, and the Markdown table."""
-    badges = "".join(
-        f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.family}">'
-        f"Save SVG<span class=unseen> of {text(line.questions)}</span></button></li>"
-        for line in lines
-    )
+    """Draw the Markdown table with a button that saves it."""
     return (
         '<div class="bar-head"><h3>For a model card</h3>'
         '<button type="button" class="link" data-act="md" data-of="card">Save Markdown</button></div>'
-        f'<ul class="badges">{badges}</ul><pre class="command"><code>{text(markdown(model, lines), 6000)}</code></pre>'
+        f'<pre class="command"><code>{text(markdown(model, lines), 6000)}</code></pre>'
     )

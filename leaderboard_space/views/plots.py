@@ -21,8 +21,8 @@ from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.model_names import model_metadata
-from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, metric_info
+from leaderboard_space.data.store.sections import display_names
 from leaderboard_space.data.tree import Tree, TreePath, selection_cells
 from leaderboard_space.html import count, plural, prose, score_text, text
 from leaderboard_space.views.tables.table import mark_classes
@@ -154,7 +154,7 @@ def by_date(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
 
     The parameters are those of `by_size`.
     """
-    dates = {row.entry.key: model_metadata(row.entry.result.model.name).released or "" for row in rows}
+    dates = {row.entry.key: model_metadata(row.entry.result.model.name).facts.get("released", "") for row in rows}
     valid_dates = {key: date for key, date in dates.items() if re.fullmatch(r"\d{4}-\d\d.*", date)}
     years = {key: int(date[:4]) + (int(date[5:7]) - 1) / 12 for key, date in valid_dates.items()}
     axis = ("date", "by release date", "First released")

@@ -13,12 +13,11 @@ from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.ranks.standings import Row, Standings, metric_info
-from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.topics import Relation, Topic, TopicLabel
+from leaderboard_space.data.topics import Hit, Relation, Topic, TopicLabel
 from leaderboard_space.export import breakdown_table, citation_file, table_file
 from leaderboard_space.html import count, plural, prose, text
-from leaderboard_space.model_matrix import by_model
+from leaderboard_space.views.overview import by_model
 from leaderboard_space.views.parts import (
     CITE_BOX,
     MAX_FIRST_MODELS,
@@ -185,7 +184,7 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
 def _table(summary: LabelSummary, every: bool) -> str:
     """Draw models by aspects, sorted by the first aspect.
 
-    Each cell has the result that represents the model (`groups.preference_key`).
+    Each cell has the result that represents the model (`sections.preference_key`).
     """
     section, ranking = summary.section, summary.ranking
     # Model -> metric -> the row that represents the model.

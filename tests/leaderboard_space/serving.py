@@ -17,8 +17,7 @@ SERVE = """
 import sys
 from eval_harness.store import scan
 from leaderboard_space.data import board
-from leaderboard_space.data.store import trusted_data
-scan.HUB_RECHECK_SECONDS = board.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
+scan.HUB_RECHECK_SECONDS = board.RESCAN_SECONDS = board.RECHECK_SECONDS = 0.5
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.app import serve
 store, port, hidden, *data = sys.argv[1:]

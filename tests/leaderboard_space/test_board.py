@@ -14,10 +14,8 @@ from eval_harness.records.result import Benchmark, Method, Model, Result, Score,
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import compute_standings
-from leaderboard_space.export import format_csv
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
-from tests.leaderboard_space.checks.claims import check_words
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 
 
@@ -112,80 +110,15 @@ def test_nothing_a_browser_sends_takes_the_board_down(store: Path, request_: dic
             assert str(error)
 
 
-def test_a_download_runs_no_formula(store: Path) -> None:
-    rows = [{"model": "=HYPERLINK(1)", "note": " +1", "at": "@x", "value": -1.5, "text": 'plain, "quoted"\nline'}]
-    body = format_csv(rows)
-    assert "'=HYPERLINK" in body and "' +1" in body and "'@x" in body and ",-1.5," in body
-    exported = Service(Board(store)).export({"format": "probmed", "as": "json", "branches": [["organ", "chest"]]})
-    table = json.loads(exported["text"])
-    assert (
-        len(table) == 7
-        and {row["selection"] for row in table} == {"organ=chest"}
-        and exported["name"].endswith(".json")
-    )
-
-
-@pytest.mark.exhaustive
-def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
-    store = make_store(tmp_path, cases=8)
-    board = Board(store)
-    old_snapshot, service = board.snapshot, Service(board)
-    board.prepare()
-    tree = service.view({"format": "probmed"})["tree"]
-    question_table = questions("probmed", 8, seed=1)
-    add_run(store, "probmed", question_table, answers(question_table, 0.9), "Newcomer")
-    new_snapshot = board.refresh()
-    assert new_snapshot.stamp != old_snapshot.stamp
-    assert len(new_snapshot.sections["probmed"][0].entries) == len(old_snapshot.sections["probmed"][0].entries) + 1
-    assert new_snapshot.sections["halt-medvqa"][0] is old_snapshot.sections["halt-medvqa"][0]
-    assert "Newcomer" in service.view({"format": "probmed"})["html"]
-    assert (
-        service.view({"format": "probmed"})["tree"] == tree
-    )  # the same questions, so browsers do not request the branches again
-
-
 def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a results store"):
         Board(tmp_path)
     assert Board(None).snapshot.problems == ()
 
 
-def test_published_results_alone_make_a_board() -> None:
-    board = Board(None, [published(29.5, Cerebral=20.0), published(8.5, "Other")])
-    service = Service(board)
-    page = service.view({"format": "mediconfusion"})["html"]
-    assert "printed · T1" in page and "Neither beats flipping a coin for each image" in page
-    assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
-    assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
-    board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
-    branches = [["category", "Cerebral"], ["category", "Spinal"]]
-    service, request = Service(board), {"format": "mediconfusion", "branches": branches}
-    page = check_words(service.view(request)["html"])
-    assert "Known for parts of this selection" in page and "are listed below" in page
-    parts = service.breakdown(request)
-    assert ">20.0</a>" in parts and ">17.2</a>" in parts and "the underlying answers" in page
-
-
 def test_pages_without_any_answers_say_so() -> None:
     board = Board(None, [published(29.5)])
     assert "nothing to compare" in compare.page(board, {}) and "No questions" in cases.page(board, {})
-
-
-def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> None:
-    """ProbMed prints no overall score by image type: the first score that it does print, and that
-    the selection does not give away, is shown.
-    """
-    service = Service(Board(None, board_results()))
-    request = {"format": "probmed", "branches": [["organ", "chest"]]}
-    organ_view = service.view(request)
-    assert organ_view["state"]["metric"] == "condition"
-    assert "Known for parts" in organ_view["html"] and "chest X-ray" in service.breakdown(
-        {**request, "metric": "modality"}
-    )
-    image_type_view = service.view({**request, "branches": [["image_type", "chest_xray"]], "metric": "overall"})
-    assert image_type_view["state"]["metric"] == "condition" and "printed · T16" in image_type_view["html"]
-    full_view = service.view({"format": "probmed", "branches": []})
-    assert full_view["state"]["metric"] == "overall" and "is not known" not in full_view["html"]
 
 
 def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:

@@ -54,7 +54,7 @@ def same(value: Any, other_value: Any) -> bool:
     return abs(float(value) - float(other_value)) < 1e-6
 
 
-@pytest.mark.parametrize("seed", few(range(60), 6))
+@pytest.mark.parametrize("seed", few(range(16), 6))
 def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(service: Service, seed: int) -> None:
     """For a random set, selection and pair, the page, its chart, the API, the saved file and
     Compare agree.
@@ -179,10 +179,10 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
     assert f"{gmai['low']:.1f}–{gmai['high']:.1f}" in page
 
 
-@pytest.mark.parametrize("seed", few(range(40), 4))
-def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, seed: int) -> None:
+@pytest.mark.parametrize("seed", few(range(10), 4))
+def test_a_topic_and_a_model_card_have_the_leaderboards_numbers(service: Service, seed: int) -> None:
     """A random label has the same numbers on its topic's page, in its file and on the leaderboard;
-    a random model's badges have those of its leaderboards.
+    a random model's card has those of its leaderboards.
     """
     rng, front = np.random.default_rng(seed), OverviewPages(service)
     labels = front.labels()
@@ -211,13 +211,14 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
     names = all_models(service.board)
     name = names[int(rng.integers(len(names)))]
-    for line in main_lines(model_lines(service.board, name)):
+    lines = main_lines(model_lines(service.board, name))
+    card = model.file(service.board, {"id": name, "of": "card"})["text"] if lines else ""
+    for line in lines:
         family, info = line.section.family, metric_info(line.metric, line.section.family)
-        badge = model.file(service.board, {"id": name, "of": f"badge:{family}"})["text"]
         parameters = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
         (row,) = (
             candidate
             for candidate in json.loads(service.export(parameters)["text"])
             if candidate["run"] == line.row.entry.key
         )
-        assert score_text(row["value"], info.unit) in badge and interval(line.row.score) in html.unescape(badge)
+        assert f" {score_text(row['value'], info.unit)} | {interval(line.row.score)} |" in card.replace("\\", "")

@@ -1,5 +1,6 @@
 """Test how a board is served: only at its own address, whatever a browser was led to believe; in
 frames only of the Hub's pages; requests have a bounded size and get a reply or one line.
+An invalid variable of the Space and an occupied port are one line each.
 """
 
 import http.client
@@ -23,6 +24,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from dataset_builders.errors import BadInput
+from leaderboard_space import app
 from leaderboard_space.serving import CONTENT_POLICY, SPACE_FRAME_ANCESTORS, Access, BodyLimit, Endpoint
 from tests.leaderboard_space.serving import board
 from tests.processes import Process
@@ -191,3 +193,28 @@ def test_a_page_is_answered_under_every_root_with_a_proxy_that_removes_it_and_on
     for served in ("", root.rstrip("/")):
         assert client.post(f"{served}/board/page/ask", json={}).json() == {"ok": [LONG, {}]}
         assert client.get(f"{served}/assets/page.js").json() == {"passed": True}
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(BadInput, match="cannot listen on"):
+        app.serve(None, port=listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("MEDPROBE_SCORINGS_PER_DAY", "many", "MEDPROBE_SCORINGS_PER_DAY: 'many'"),
+        ("MEDPROBE_SCORINGS_PER_DAY", "0", "MEDPROBE_SCORINGS_PER_DAY: '0'"),
+        ("GRADIO_SERVER_PORT", "-1", "GRADIO_SERVER_PORT: '-1'"),
+        ("MEDPROBE_HIDDEN", "only/one", "MEDPROBE_HIDDEN: give three"),
+        ("MEDPROBE_RESULTS", "no such place/at all/here", "error: "),
+    ],
+)
+def test_a_wrong_variable_is_one_line(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str) -> None:
+    monkeypatch.setenv(variable, value)
+    if variable != "MEDPROBE_RESULTS":
+        monkeypatch.setattr(app, "serve", lambda *args: pytest.fail("served"))
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    line = str(ended.value)
+    assert line.startswith(message) and "\n" not in line

@@ -43,7 +43,7 @@ def panel(service: Service, metric: str, **request: object) -> str:
 
 def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     service = Service(Board(store))
-    service.board.prepare()
+    service.board.prepare(service.board.snapshot)
     section = next(
         candidate for candidate in service.board.snapshot.sections["mediconfusion"] if candidate.benchmark == "sides"
     )
@@ -88,5 +88,5 @@ def test_arms_of_another_account_say_nothing(store: Path, tmp_path: Path) -> Non
         if "-swapped-" in path.parent.name:
             edit_json(path, lambda document: document.update(account="somebody"))
     service = Service(Board(store))
-    service.board.prepare()
+    service.board.prepare(service.board.snapshot)
     assert "From the image" not in panel(service, "individual_accuracy")

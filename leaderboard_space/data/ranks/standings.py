@@ -1,7 +1,7 @@
 """The standings of a section on a selection: one row per result, with its score, verdict, and
 possible ranks.
 
-See also: the mathematics (`unit_scores.py`, `eval_harness.scores.ranks`), sentences
+See also: the mathematics (`outcomes.py`, `eval_harness.scores.ranks`), sentences
 (`headlines.py`), HTML (`views/`).
 """
 
@@ -23,21 +23,21 @@ from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
 from eval_harness.scores.ranks import compute_rank_ranges
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.outcomes import Bools, Floats, MetricUnits, Outcomes, pairwise_p_values, score_runs
 from leaderboard_space.data.published_results import ONLY_PRINTED, rename_error_shares
-from leaderboard_space.data.ranks.groups import (
+from leaderboard_space.data.store.sections import (
     GROUP_HEADINGS,
     RANKED_GROUPS,
+    Entry,
     RankingGroup,
+    Section,
     count_account_tries,
     count_runs,
     preference_key,
     ranking_group,
     row_owner,
 )
-from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, TreePath, group_by_subject, selection_cells
-from leaderboard_space.data.unit_scores import Bools, Floats, MetricUnits, pairwise_p_values, score_runs
 
 ALL_RESULTS, ONE_PER_MODEL = "all", "one"
 """Results to show: all, or one per model and account."""
@@ -271,7 +271,10 @@ def compute_standings(
     rows = one_per_model(rows) if result_filter == ONE_PER_MODEL else rows
     # Mark silent runs only now: in a group of their own they would have got a second row for their
     # model.
-    rows = [replace(row, group="no score") if _is_silent(row) else row for row in rows]
+    rows = [
+        replace(row, group="no score") if row.score.nonresponse is not None and row.group in RANKED_GROUPS else row
+        for row in rows
+    ]
     ordered: list[Row] = []
     pairs: list[tuple[dict[str, int], Floats]] = []
     for group in GROUP_HEADINGS:
@@ -284,10 +287,6 @@ def compute_standings(
         ordered += sorted(part, key=lambda row: _sort_key(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
     return Standings(metric, ordered, hidden, selected, result_filter == ONE_PER_MODEL, pairs)
-
-
-def _is_silent(row: Row) -> bool:
-    return row.score.nonresponse is not None and row.group in RANKED_GROUPS
 
 
 RowExtras = tuple[float | None, float | None, tuple[int, ...]]
@@ -317,8 +316,8 @@ def _extras_by_entry(outcomes: Outcomes | None, mask: Bools | None) -> dict[str,
 def one_per_model(rows: list[Row]) -> list[Row]:
     """Keep one row per model, account and group, so that models are compared rather than runs.
 
-    `groups.preference_key` decides which; a row without a score represents its model only if no row
-    has one.
+    `sections.preference_key` decides which; a row without a score represents its model only if no
+    row has one.
     """
     chosen: dict[tuple[object, ...], Row] = {}
     for row in sorted(rows, key=lambda row: (_lacks_score(row.score), preference_key(row.entry))):

@@ -11,10 +11,9 @@ from eval_harness.scores.sight import Sight
 from eval_harness.store.sight_report import ImageShare
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.model_names import canonical_name, entry_source
 from leaderboard_space.data.published_results import is_random_run
-from leaderboard_space.data.ranks.groups import GROUP_HEADINGS as APART
-from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.sights import metric_sights, section_mirages
 from leaderboard_space.data.ranks.standings import (
     ALL_RESULTS,
@@ -26,7 +25,8 @@ from leaderboard_space.data.ranks.standings import (
     own_cell,
     section_methods,
 )
-from leaderboard_space.data.store.sections import Section, Snapshot
+from leaderboard_space.data.store.sections import GROUP_HEADINGS as APART
+from leaderboard_space.data.store.sections import Section, display_names
 from leaderboard_space.data.tree import TreePath, facet_title, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
@@ -67,34 +67,34 @@ MAX_NOTES = 8
 """Maximum number of notes listed above the table."""
 
 
-def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
-    """Draw everything to the right of the tree, as HTML.
+@cached(COMPUTING)
+def panel(query: BoardQuery, every: bool) -> str:
+    """Draw everything to the right of the tree, as HTML, cached.
 
     Args:
         query: Question set, selection and score.
-        standings: The ranked results of that query.
         every: Draw all rows of a long table, not only the first.
     """
-    section, family = query.section, query.section.family
+    section, family, standings = query.section, query.section.family, query.standings
     finding = f'<h2 class="finding">{prose(headlines.leaderboard_headline(family, standings), 300)}</h2>'
     caption = f'<p class="sub">{prose(headlines.leaderboard_caption(family, standings, query.branches), 2000)}</p>'
     # Runs without images are compared on the whole set only.
     sights = {} if query.branches else metric_sights(section, standings.metric)
     parts = (
-        _toolbar(query.snapshot, section, standings.metric, query.metrics, query.result_filter),
-        _dead_end(query, standings) if _is_dead_end(query, standings) else finding + caption,
-        _notes(query, standings),
+        _toolbar(query),
+        _dead_end(query) if _is_dead_end(query) else finding + caption,
+        _notes(query),
         _table(section, standings, query.branches, every, sights) if standings.rows else "",
         _legend(standings, bool(sights)) if standings.rows else "",
     )
     return "".join(parts)
 
 
-def _dead_end(query: BoardQuery, standings: Standings) -> str:
+def _dead_end(query: BoardQuery) -> str:
     """Explain why no result covers the selected labels together, and link to each label alone."""
     groups, names = group_by_subject(query.branches), selection_group_names(query.branches)
     unprinted = [facet_title(group[0][0]) for group in groups if query.tree.is_unprinted(group[0])]
-    finding = headlines.empty_selection_headline(names, query.tree.size > 0 and not standings.selected, unprinted)
+    finding = headlines.empty_selection_headline(names, query.tree.size > 0 and not query.standings.selected, unprinted)
     links = "".join(
         f'<a class="choice" href="{benchmark_address(query.section, None, group)}">Show {text(name, 80)}</a> '
         for group, name in zip(groups, names, strict=True)
@@ -118,9 +118,10 @@ def empty_panel(family: str, problems: list[str]) -> str:
     )
 
 
-def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], results: str) -> str:
+def _toolbar(query: BoardQuery) -> str:
     """Draw the fields that choose the question set, the results and the score."""
-    sections, pills, chooser = snapshot.sections[section.family], "", ""
+    section, pills, chooser = query.section, "", ""
+    sections = query.snapshot.sections[section.family]
     if len(sections) > 1 or section.kind != "complete":
         pills = "".join(
             f'<label class="pill"><input type="radio" name="set-{section.family}" data-name="section" value="{text(option.key, 300)}"'
@@ -134,8 +135,8 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
             *((name, method_name(name)) for name in section_methods(section)),
             (ALL_RESULTS, "all"),
         ]
-        chooser = f'<label>Results <select data-name="shown">{options(methods, results)}</select></label>'
-    choices = options([(name, metric_info(name, section.family).label) for name in metrics], metric)
+        chooser = f'<label>Results <select data-name="shown">{options(methods, query.result_filter)}</select></label>'
+    choices = options([(name, metric_info(name, section.family).label) for name in query.metrics], query.metric)
     score = f'<label class="metric">Score <select data-name="metric">{choices}</select></label>'
     return f'<div class="toolbar">{pills}<span class="choices">{chooser}{score}</span></div>'
 
@@ -453,7 +454,7 @@ KIND_NOTES = {
 """Kind of question set -> note that explains it; the complete official set has none."""
 
 
-def _notes(query: BoardQuery, standings: Standings) -> str:
+def _notes(query: BoardQuery) -> str:
     """Draw the notes above the table and the store's unreadable files; "" if there are none."""
     section, problems = query.section, query.snapshot.problems
     validated = {entry.result.benchmark.validated for entry in section.entries}
@@ -462,7 +463,7 @@ def _notes(query: BoardQuery, standings: Standings) -> str:
     notes = [
         *([KIND_NOTES[section.kind]] if section.kind in KIND_NOTES else []),
         *([unchecked] if False in validated and True not in validated else []),
-        *_unranked(query, standings),
+        *_unranked(query),
         *query.notes,
         *(note for entry in section.entries for note in entry.notes),
     ]
@@ -477,7 +478,7 @@ def _notes(query: BoardQuery, standings: Standings) -> str:
     return f'<ul class="notes">{item_html}</ul>' if item_html else ""
 
 
-def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
+def _is_dead_end(query: BoardQuery) -> bool:
     """Return True if a selection of several labels has no scores.
 
     This happens because papers print one facet at a time, or no question has all of the labels.
@@ -485,13 +486,14 @@ def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
     together = len(group_by_subject(query.branches)) > 1 or any(
         query.tree.is_unprinted(path) for path in query.branches
     )
-    return together and not standings.rows and not standings.facets_of_parts(query.branches)
+    return together and not query.standings.rows and not query.standings.facets_of_parts(query.branches)
 
 
-def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
+def _unranked(query: BoardQuery) -> list[str]:
     """List notes on results that a selection leaves out, or whose scores are not from answers."""
-    if _is_dead_end(query, standings):
+    if _is_dead_end(query):
         return []  # the headline already explains it
+    standings = query.standings
     has_parts = bool(standings.facets_of_parts(query.branches))
     if not query.branches:
         return ["The breakdown below shows what is known about its parts."] if has_parts and not standings.rows else []

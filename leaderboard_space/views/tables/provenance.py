@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
 from leaderboard_space.data.model_names import entry_source
-from leaderboard_space.data.ranks.groups import judge_label, ranking_group
 from leaderboard_space.data.ranks.standings import method_name
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.store.sections import Entry, Section, judge_label, ranking_group
 from leaderboard_space.data.tree import TreePath
 from leaderboard_space.html import count, number, plural, text
 from leaderboard_space.views.parts import compare_address

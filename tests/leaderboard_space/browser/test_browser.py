@@ -2,9 +2,6 @@
 numbers read from the page.
 """
 
-import csv
-import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from playwright.sync_api import expect
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import compute_standings
 from leaderboard_space.html import number
-from tests.browser import download, eventually, fits, here, mark, tab
+from tests.browser import eventually, fits, here, mark, tab
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import STORE_MODELS, add_run, answers, make_store, questions
 
@@ -187,36 +184,6 @@ def test_the_leaderboard_sorts_by_number_and_a_link_keeps_the_order(chromium: An
     expect(table.locator("tr.group").first).to_be_visible()  # back in the board's own order
     open_board(page, link)
     eventually(lambda: [float(cell.split()[0]) for cell in column("val")], numbers)
-
-
-def saved(page: Any, button: Any) -> str:
-    return Path(download(page, button).path()).read_text(encoding="utf-8")
-
-
-@pytest.mark.exhaustive
-def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
-    page = open_page(chromium, address)
-    tab(page, "ProbMed").click()
-    area = phantoms(page, "probmed")
-    all_rows = saved(page, area.locator('.panel [data-act="csv"]'))
-    assert all(name in all_rows for name in shown(page, "probmed"))
-    rows = list(csv.DictReader(io.StringIO(saved(page, area.locator('[data-act=csv][data-of="breakdown"]')))))
-    cells = area.locator('table[data-table="breakdown"] tbody td[data-v]:not([data-v=""])').count()
-    assert len(rows) == cells and {row["model"] for row in rows} == {name for name, _, _ in STORE_MODELS}
-    table = json.loads(saved(page, area.locator('[data-act=json][data-of="aspects"]')))
-    assert {row["facet"] for row in table} == {"image_type"}
-    tab(page, "Compare").click()
-    compare = page.locator("#mp-compare")
-    sets = compare.locator("select[data-name=set]")
-    sets.select_option(value=sets.locator("option", has_text="Phantoms").first.get_attribute("value"))
-    flips = json.loads(saved(page, compare.locator('[data-act=json][data-of="flips"]')))
-    assert {"question_id", "key", "first_answer", "second_answer"} <= set(flips[0])
-    tab(page, "Cases").click()
-    cases = page.locator("#mp-cases")
-    cases.get_by_label("Search").fill("pair 7:")
-    cases.get_by_text("9 cases match").wait_for()
-    rows = list(csv.DictReader(io.StringIO(saved(page, cases.locator("[data-act=csv]")))))
-    assert len({row["case_id"] for row in rows}) == 9 and len(rows) == 9 * 2 * len({row["model"] for row in rows})
 
 
 @pytest.mark.exhaustive

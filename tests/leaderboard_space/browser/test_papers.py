@@ -202,19 +202,6 @@ def test_pins_order_and_all_models(start: Any) -> None:
     eventually(first_link.inner_text, "GPT-4o")  # models with scores on most benchmarks come first
     page.get_by_role("button", name="All 70 models").click()
     page.get_by_role("button", name="Pin GPT-4o", exact=True).click()
-    page.get_by_role("button", name="Pin RadFM").click()
-    page.get_by_role("link", name="Compare GPT-4o and RadFM").click()
-    page.get_by_role("heading", name="GPT-4o is significantly better than RadFM").wait_for()
-
-
-@pytest.mark.exhaustive
-def test_an_unknown_topic_and_page_say_so(start: Any) -> None:
-    page = start(path="/#/topic/opthalmology")
-    page.get_by_text("No benchmark here has a topic").wait_for()
-    page.locator("#mp-topic").get_by_role("link", name="Ophthalmology").first.click()
-    page.get_by_role("heading", name="Ophthalmology: GPT-4o scores highest").wait_for()
-    page = start(path="/#/nowhere/at-all")
-    page.get_by_text("There is no page nowhere here.").wait_for()
 
 
 def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:

@@ -1,17 +1,14 @@
 """Check every page of the board over a generated store against scores computed from its raw files.
 
-`python -m tests.leaderboard_space.checks.pages --stores 200 --seed 7` checks many stores; a few are
-a test (`test_generated_stores.py`). See also: the stores (`generated.py`), what a sentence claims
+See also: the stores (`generated.py`), what a sentence claims
 (`claims.py`), comparisons (`comparison.py`).
 """
 
 from __future__ import annotations
 
-import argparse
 import html
 import json
 import re
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -42,7 +39,7 @@ from tests.leaderboard_space.checks.claims import (
     rounds_to,
 )
 from tests.leaderboard_space.checks.comparison import check_comparison
-from tests.leaderboard_space.generated import APART, CASES, FACET, Raw, apart, make, printed, raw
+from tests.leaderboard_space.generated import APART, CASES, FACET, Raw, apart, raw
 
 VERDICT_WORDS = {
     "better": "significantly better than",
@@ -336,23 +333,3 @@ def _is_line_of(score: Score, value: str, ends: str, verdict: str) -> bool:
         and verdict.startswith(f"{sign} {VERDICT_WORDS.get(score.verdict or '', 'not tested')}")
         and (rounds_to(level[1], score.chance or 0.0) if level else score.chance is None)
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stores", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    pages = 0
-    for seed in range(options.seed, options.seed + options.stores):
-        with tempfile.TemporaryDirectory() as folder:
-            family = make(Path(folder), seed)
-            try:
-                pages += check_store(Path(folder), family, printed(family, seed))
-            except Exception as error:
-                raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
-    print(json.dumps({"stores": options.stores, "pages": pages}))
-
-
-if __name__ == "__main__":
-    main()

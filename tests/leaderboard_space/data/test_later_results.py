@@ -4,6 +4,7 @@ which no rank, chart or headline may contain.
 A contributor who adds a row to `published/reported.csv` runs this file.
 """
 
+import csv
 import html
 import json
 import random
@@ -23,13 +24,13 @@ from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.gmai_mmbench import read_official
 from leaderboard_space.api import tools
-from leaderboard_space.data import reported_results
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_models, read_table, sources
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
 from leaderboard_space.views import compare, model
-from leaderboard_space.views.tables.reported import reported_parts
+from leaderboard_space.views.tables import unranked
+from leaderboard_space.views.tables.unranked import reported_parts
 from tests.leaderboard_space.checks.claims import plain
 from tests.sampling import few
 
@@ -86,6 +87,17 @@ def test_the_counts_of_gmai_follow_from_the_stored_answers(sources: Path, folder
         if row["model"] == name and row["chance"]:
             place = row["facet"], row["facet_value"]
             assert float(row["chance"]) == pytest.approx(chance[place] / n["accuracy", *place], abs=1e-5)
+    # VLMEvalKit's own files of accuracies
+    for facet, kind in (
+        ("department", "department"),
+        ("task", "clinical_vqa_task"),
+        ("granularity", "perceptual_granularity"),
+    ):
+        (printed,) = csv.DictReader(next(files[0].parent.glob(f"*_{kind}_acc.csv")).open())
+        counted = {place[2].casefold(): right[place] / n[place] for place in n if place[1] == facet}
+        theirs = {label.casefold(): float(share) for label, share in printed.items() if share}
+        labels = theirs.keys() - {"split", "overall", "none"}
+        assert labels and all(counted[label] == pytest.approx(theirs[label]) for label in labels), facet
 
 
 @pytest.mark.sources
@@ -146,27 +158,29 @@ def scores_of(row: dict[str, str]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("benchmark", "split", "model", "metric", "facet", "facet_value", "method"))
 
 
-@pytest.mark.parametrize("row", REPORTED, ids=lambda row: f"{row['source']}-{row['model']}-{row['metric']}")
-def test_a_reported_number_is_described(row: dict[str, str]) -> None:
+def test_reported_numbers_are_described() -> None:
+    for row in REPORTED:
+        check_reported(row)
+
+
+def check_reported(row: dict[str, str]) -> None:
     """Every column is filled, with "not stated" where the source says nothing; the source is good
     enough; and the value is a count of n questions, rounded.
     """
     optional = {"facet", "facet_value", "n", "note"}
-    assert [name for name, content in row.items() if not content.strip() and name not in optional] == []
-    source = sources()[row["source"]]
-    assert (
-        source["grade"] in GRADES and source["reason"] and re.match("https://(github.com|arxiv.org)/", source["link"])
-    )
-    assert row["metric"] in eval_spec(row["benchmark"]).metrics and row["benchmark"] in BENCHMARKS
-    assert bool(row["facet"]) == bool(row["facet_value"])
-    assert row["facet"] in ("", *dataset_spec(row["benchmark"]).facets)
+    assert [name for name, content in row.items() if not content.strip() and name not in optional] == [], row
+    source, value = sources()[row["source"]], float(row["value"])
+    assert source["grade"] in GRADES and source["reason"], row
+    assert re.match("https://(github.com|arxiv.org)/", source["link"]), row
+    assert row["metric"] in eval_spec(row["benchmark"]).metrics and row["benchmark"] in BENCHMARKS, row
+    assert bool(row["facet"]) == bool(row["facet_value"]), row
+    assert row["facet"] in ("", *dataset_spec(row["benchmark"]).facets), row
     date.fromisoformat(f"{row['date']}-01"[:10])
-    decimals = len(row["value"].partition(".")[2])
-    assert 0 <= float(row["value"]) <= 100
+    assert 0 <= value <= 100, row
     if row["n"]:
-        n, half = int(row["n"]), 0.5 * 10**-decimals
-        whole = round(float(row["value"]) * n / 100)
-        assert abs(100 * whole / n - float(row["value"])) <= half + 1e-9, "the value is no count of n: another n?"
+        n, half = int(row["n"]), 0.5 * 10 ** -len(row["value"].partition(".")[2])
+        whole = round(value * n / 100)
+        assert abs(100 * whole / n - value) <= half + 1e-9, f"the value is no count of n: another n? {row}"
 
 
 def test_contradictions_are_noted_and_nothing_is_listed_twice() -> None:
@@ -257,7 +271,7 @@ def pages(board: Board) -> Iterator[tuple[str, str]]:
         yield f"{section.key} api", str(api["leaderboard"](section.family, question_set=section.key))
 
 
-@pytest.mark.parametrize("seed", few([1, 2, 3], 1))
+@pytest.mark.parametrize("seed", [1])
 def test_no_rank_chart_or_headline_contains_a_reported_value(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invented numbers, of models on the board and of others, far above all results: whatever is
     drawn or saved outside their section is the same as without them.
@@ -270,8 +284,8 @@ def test_no_rank_chart_or_headline_contains_a_reported_value(seed: int, monkeypa
     ]
     without = {}
     for rows in ([], invented):
-        monkeypatch.setattr(reported_results, "read_table", lambda _, rows=rows: tuple(rows))
-        reported_results.reported_groups.cache_clear()
+        monkeypatch.setattr(unranked, "read_table", lambda _, rows=rows: tuple(rows))
+        unranked.reported_groups.cache_clear()
         drawn = dict(pages(Board(None, board_results())))
         if not rows:
             without = drawn
@@ -283,4 +297,4 @@ def test_no_rank_chart_or_headline_contains_a_reported_value(seed: int, monkeypa
             assert left_out == without[name], name
             assert not any(row["value"][:7] in page for row in rows), name
         assert sum(page != without[name] for name, page in drawn.items()) >= 3  # a chart by date says it
-    reported_results.reported_groups.cache_clear()
+    unranked.reported_groups.cache_clear()

@@ -222,52 +222,6 @@ def test_components_are_those_of_the_dataset(sources: Path):
         assert sharing == pytest.approx((many.mean(), (many**2).sum() / many.sum()), abs=0.006), category
 
 
-def _score(table: str, model: str, metric: str, **method: str) -> Score:
-    return next(
-        result.scores[metric]
-        for result in PAPER_RESULTS
-        if (result.source.table, result.model.name) == (table, model)
-        and metric in result.scores
-        and all(getattr(result.method, key) == value for key, value in method.items())
-    )
-
-
-def test_verdicts():
-    assert _score("Table 1", "Gemini 2.0 Flash", "set_accuracy", name="mc").verdict == "no different"
-    assert _score("Table 1", "GPT-4o", "set_accuracy", name="mc").verdict == "no different"
-    assert _score("Table 1", "RadFM", "set_accuracy", name="ps").verdict == "worse"
-    assert _score("Table 1", "GPT-4o", "confusion", name="mc").verdict == "worse"  # confused more often than a guesser
-    assert _score("Table 5", "GPT-4o", "modality").verdict == "better"
-    assert _score("Table 5", "GPT-4o", "position").verdict == "worse"  # than the paper's random run
-    # 1 of 8, and 26 of 38 pairs
-    verdicts = {
-        (name, facet_value): result.breakdown[facet][facet_value][metric]
-        for result in PAPER_RESULTS
-        for name, facet, facet_value, metric in (
-            ("LLaVA-Med", "image_type", "chest_mri", "abnormality"),
-            ("Gemini 2.0 Flash", "category", "Vascular", "set_accuracy"),
-        )
-        if result.model.name == name and metric in result.breakdown.get(facet, {}).get(facet_value, {})
-    }
-    assert len(verdicts) == 2
-    for score in verdicts.values():
-        assert score.verdict == "no different"
-    gmai = _score("Table 10", "MedDr", "accuracy")
-    assert gmai.chance in (25.70, 25.94) and gmai.verdict == "better"  # than a random run of the authors
-
-
-def test_contradictions_are_noted():
-    def note(table: str, model: str) -> str:
-        return " ".join(r.source.note or "" for r in PAPER_RESULTS if (r.source.table, r.model.name) == (table, model))
-
-    assert "82.39" in note("Table 1", "RadFM") and "82.39" not in note("Table 1", "GPT-4o")
-    assert "58.82" in note("Table 2", "Gemini 2.0 Flash")
-    assert "98.81" in note("Table 16", "GPT-4o")
-    assert "condition" in note("Table 6", "GPT-4V")
-    assert "428.3" in note("Table 1", "LLaVA-Med-v1.0-pvqa")
-    assert "25,898" in note("Table 12", "GPT-4o")
-
-
 # One result per model, for the board
 
 

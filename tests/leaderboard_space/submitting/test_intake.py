@@ -12,8 +12,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.submit import build_submission
-from leaderboard_space.data.board import Board
-from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
 from leaderboard_space.submitting.tab import SubmitTab
 from tests.eval_harness.store.submitting import load_questions, make_phantom, responses, run_folder

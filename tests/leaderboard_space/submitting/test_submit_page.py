@@ -16,8 +16,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.store.hidden_test import HiddenTest
-from leaderboard_space.data.board import Board
-from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting import tab as tab_module
 from leaderboard_space.submitting.tab import HIDDEN_TEST_KEY, SubmitTab, draw_form
@@ -26,6 +25,7 @@ from leaderboard_space.views.submit import group_problems
 from tests.eval_harness.store.checks.hidden import build_test, write_upload
 from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, responses
 from tests.helpers import write_lines
+from tests.sampling import few
 
 
 def tab_of(store: Path | None, *data: Path) -> SubmitTab:
@@ -102,7 +102,7 @@ BROKEN_FILES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", few(range(3)))
 def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     tab: SubmitTab, data: Path, tmp_path: Path, seed: int
 ) -> None:

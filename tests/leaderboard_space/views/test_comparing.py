@@ -20,7 +20,7 @@ from leaderboard_space import sentences
 from leaderboard_space.comparing import load_comparison
 from leaderboard_space.data import published_results
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.published_results import board_results
+from leaderboard_space.service import Service
 from leaderboard_space.views import compare
 from tests.helpers import write_lines
 from tests.leaderboard_space.checks.claims import plain, rounds_to
@@ -32,11 +32,6 @@ def of_answers(value: float, n: int, sharing: float) -> Score:
     interval = printed_interval(value, n, (1.0, sharing))
     ends = {"low": 100 * interval.low, "high": 100 * interval.high, "n_effective": interval.n_effective}
     return Score(value=value, n=n, n_cases=n, **ends)
-
-
-@pytest.fixture(scope="module")
-def papers() -> Board:
-    return Board(None, board_results())
 
 
 SHARES = st.builds(of_answers, st.floats(0, 100), st.integers(1, 30_000), st.floats(1, 9))
@@ -66,31 +61,33 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     assert published_results.with_run_verdict(exact, run, "accuracy") == exact
 
 
-def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
+def test_published_numbers_are_compared_without_answers(papers: Service) -> None:
     """As on the day of launch: two models of Table 1 are compared, and the sentence names them."""
-    page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
+    page = compare.page(
+        papers.board, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
+    )
     page_text = plain(page)
     assert (
         "do not differ significantly in set accuracy" in page_text
         and "unpaired: only the published scores are known" in page_text
     )
     rows = json.loads(
-        compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
-            "text"
-        ]
+        compare.file(
+            papers.board, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"}
+        )["text"]
     )
     (row,) = rows
     assert (row["first_value"], row["second_value"]) == (53.96, 22.93) and math.isclose(row["difference"], 31.03)
     assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
     other_name = {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
-    assert plain(compare.page(papers, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
+    assert plain(compare.page(papers.board, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
     for key, page_text in (
         ("set", "Set of questions no/where: not on this board"),
         ("metric", "Score no/where: not known for these results"),
     ):
-        assert page_text in compare.page(papers, {**other_name, key: "no/where"})
+        assert page_text in compare.page(papers.board, {**other_name, key: "no/where"})
     assert "Another one is shown" not in page
-    missing = compare.page(papers, {"first": "<i>nobody</i>"})
+    missing = compare.page(papers.board, {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "There is no result named" in missing
 
 

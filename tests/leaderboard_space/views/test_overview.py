@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space.data import cache
-from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.topics import all_topics, matching_labels, topic_slug
@@ -32,8 +31,8 @@ MARKS = {"v-better": "▲", "v-same": "≈", "v-worse": "▼", "v-untested": "·
 
 
 @pytest.fixture(scope="module")
-def front() -> OverviewPages:
-    return OverviewPages(Service(Board(None, PUBLISHED)))
+def front(papers: Service) -> OverviewPages:
+    return OverviewPages(papers)
 
 
 def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:

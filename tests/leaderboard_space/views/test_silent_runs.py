@@ -27,7 +27,7 @@ from tests.leaderboard_space.stores import add_run, answers, change, questions
 from tests.sampling import few
 from tests.silent_answers import SILENT, Mixture, is_untested, mixture, scope
 
-SILENT_RUN_CASES = [(family, seed) for seed in range(6) for family in BENCHMARKS]
+SILENT_RUN_CASES = [(family, seed) for seed in range(1) for family in BENCHMARKS]
 JUDGED = re.compile(r"significantly (better|worse)|not significantly different|better than|worse than|[▲▼≈]")
 
 
@@ -69,7 +69,7 @@ def is_unjudged(row: dict[str, Any], counts: dict[str, int], official: bool, of_
     assert names_the_causes(row["no_score"], counts)
 
 
-@pytest.mark.parametrize(("family", "seed"), few(SILENT_RUN_CASES[:15]))
+@pytest.mark.parametrize(("family", "seed"), few(SILENT_RUN_CASES))
 def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Path, family: str, seed: int) -> None:
     asked_questions, answers_by_model = make(tmp_path, family, seed)
     board = Board(tmp_path)
