@@ -48,17 +48,6 @@ from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 from leaderboard_space.views.tables.unranked import reader_groups, readers_part, reported_parts, reported_table
 
 
-def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
-    """Render the plots and the breakdown table of a selection, and what other sources report.
-
-    Args:
-        query: The selection.
-        request: `facet`, `one` (the result of the single-result table), `all` (yes: all rows).
-    """
-    result_name = str(request.get("one") or "")[:1000]  # bounded, since the cache keeps it
-    return _render_breakdown(query, _choose_facet(query, request), result_name, request.get("all") == "yes")
-
-
 @cached(COMPUTING)
 def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bool) -> str:
     # A long table is drawn in part; the charts show the same rows.
@@ -307,10 +296,17 @@ class Service:
         return parse_query(self.board, request).tree.as_json
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
-        """Render the plots and the breakdown table of a selection (`breakdown_html`)."""
+        """Render the plots and the breakdown table of a selection, and what other sources report.
+
+        Args:
+            request: As for `parse_query`; `facet`, `one` (the result of the single-result table),
+                `all` (yes: all rows).
+        """
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        return breakdown_html(parse_query(self.board, request), request)
+        query = parse_query(self.board, request)
+        result_name = str(request.get("one") or "")[:1000]  # bounded, since the cache keeps it
+        return _render_breakdown(query, _choose_facet(query, request), result_name, request.get("all") == "yes")
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """Render the provenance of one result. Raises BadInput if it is no longer on the board."""

@@ -6,6 +6,7 @@ See also: the causes (`eval_harness/store/causes.py`), the page Compare (`compar
 from __future__ import annotations
 
 from itertools import accumulate
+from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
@@ -30,7 +31,7 @@ def cause_rows(comparison: Comparison) -> Table:
     is_verified = all(entry.folder is not None and entry.derived == entry.folder for entry in entries)
     if len(entries) != 2 or comparison.query.branches or comparison.metric not in metrics or not is_verified:
         return []
-    explanation = _explain(comparison.section, entries[0].key, entries[1].key, comparison.metric)
+    explanation = _explain(comparison.section, entries[0].folder, entries[1].folder, comparison.metric)
     if explanation is None or not explanation.causes:
         return []
     rows: Table = [vars(cause) for cause in explanation.causes]
@@ -39,11 +40,10 @@ def cause_rows(comparison: Comparison) -> Table:
 
 
 @cached(COMPUTING)
-def _explain(section: Section, key_a: str, key_b: str, metric: str) -> Explanation | None:
+def _explain(section: Section, folder_a: Path | None, folder_b: Path | None, metric: str) -> Explanation | None:
     """Explain the difference of two results of a section; None if it cannot be derived."""
-    folder_of = {entry.key: str(entry.folder) for entry in section.entries}
     try:
-        return explain(load_side(folder_of[key_a], list), load_side(folder_of[key_b], list), metric)
+        return explain(load_side(str(folder_a), list), load_side(str(folder_b), list), metric)
     except BadInput:
         return None
 
