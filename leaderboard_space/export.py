@@ -202,13 +202,12 @@ def format_csv(table: Table) -> str:
 
 def format_json(table: Table) -> str:
     """Format rows as a JSON list of objects, unrounded."""
-    plain = [{name: _json_value(value) for name, value in row.items()} for row in table]
+    # JSON cannot represent NaN and infinities.
+    plain = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in table
+    ]
     return json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def _json_value(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON cannot represent, by None."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:

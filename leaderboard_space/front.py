@@ -275,7 +275,8 @@ def _absence_reasons(topic: Topic, families: list[str], labels: list[TopicLabel]
     labelled = [
         family
         for family in families
-        if family not in labelled_families and topic.kind in map(_facet_name, dataset_spec(family).facets)
+        if family not in labelled_families
+        and topic.kind in (facet_title(facet).lower() for facet in dataset_spec(family).facets)
     ]
     lines = [
         f"{BENCHMARK_LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
@@ -283,10 +284,6 @@ def _absence_reasons(topic: Topic, families: list[str], labels: list[TopicLabel]
     ]
     unlabelled = [BENCHMARK_LABELS[family] for family in families if family not in labelled]
     return [*lines, *([f"No such label: {', '.join(unlabelled)}."] if unlabelled else [])]
-
-
-def _facet_name(facet: str) -> str:
-    return facet_title(facet).lower()
 
 
 def _intersection_hits(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, str]]) -> list[Hit]:

@@ -121,18 +121,14 @@ class MetricUnits:
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = self.top.sum(axis=1) / np.broadcast_to(self.base.sum(axis=1), len(self.top))
-        return np.where(self.keeps_value | ~self.are_silent, shares, np.nan)
+        are_silent = 2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0]
+        return np.where(self.keeps_value | ~are_silent, shares, np.nan)
 
     @cached_property
     def ended(self) -> Ints:
         """(R, 5) counts of response outcomes per run (`nonresponse.RESPONSE_COUNT_COLUMNS`)."""
         sums = [counts.sum(axis=1, dtype=np.int64) for counts in self.ends]
         return np.stack([np.broadcast_to(counts, len(self.top)) for counts in sums], axis=1)
-
-    @property
-    def are_silent(self) -> Bools:
-        """Mask (R,) of runs whose responses are mostly non-responses."""
-        return np.asarray(2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0])
 
     @cached_property
     def starts(self) -> Ints:

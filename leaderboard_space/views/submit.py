@@ -100,9 +100,8 @@ def report(submission: Submission) -> str:
     """
     result = submission.result
     scores = "" if submission.problems else _table(result) + _statuses(result)
-    return _report(
-        f"{_headline(submission)}{_problems(submission.problems)}{_flags(submission.flags)}{scores}{_notes(submission.notes)}"
-    )
+    notes = "".join(f'<p class="fine">{prose(note, MAX_LINE_LENGTH)}</p>' for note in submission.notes)
+    return _report(f"{_headline(submission)}{_problems(submission.problems)}{_flags(submission.flags)}{scores}{notes}")
 
 
 def refusal(problems: Sequence[str], outcome: str = "Nothing could be scored.") -> str:
@@ -221,10 +220,6 @@ def _flags(flags: Sequence[str]) -> str:
     """List what a person will look at before the result is verified."""
     items = "".join(f"<li>{text(flag, MAX_LINE_LENGTH)}</li>" for flag in flags)
     return f"<h3>A person will look at this</h3><ul>{items}</ul>" if flags else ""
-
-
-def _notes(notes: Sequence[str]) -> str:
-    return "".join(f'<p class="fine">{prose(note, MAX_LINE_LENGTH)}</p>' for note in notes)
 
 
 def _table(result: Result) -> str:

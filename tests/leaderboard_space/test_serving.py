@@ -1,8 +1,10 @@
 """Test how a board is served: only at its own address, whatever a browser was led to believe; in
 frames only of the Hub's pages; requests have a bounded size and get a reply or one line.
-An invalid variable of the Space and an occupied port are one line each.
+An invalid variable of the Space and an occupied port are one line each; agents get the tools over
+MCP.
 """
 
+import asyncio
 import http.client
 import itertools
 import json
@@ -27,6 +29,7 @@ from dataset_builders.errors import BadInput
 from leaderboard_space import app
 from leaderboard_space.serving import CONTENT_POLICY, SPACE_FRAME_ANCESTORS, Access, BodyLimit, Endpoint
 from tests.leaderboard_space.serving import board
+from tests.leaderboard_space.stores import add_run, answers, questions
 from tests.processes import Process
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "my.tunnel")
@@ -84,8 +87,9 @@ def test_a_board_that_writes_nothing_is_served_under_any_name():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Process, Path]]:
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "store/results").mkdir(parents=True)
+    folder, question_table = tmp_path_factory.mktemp("served"), questions("halt-medvqa", 12)
+    for name, skill in (("One", 0.9), ("Two", 0.1)):
+        add_run(folder / "store", "halt-medvqa", question_table, answers(question_table, skill), name)
     with board(folder / "store", folder) as (address, process):
         yield address, process, folder
 
@@ -218,3 +222,43 @@ def test_a_wrong_variable_is_one_line(monkeypatch: pytest.MonkeyPatch, variable:
         app.main()
     line = str(ended.value)
     assert line.startswith(message) and "\n" not in line
+
+
+def asked(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+    """Return the tools by name, and the results of the calls, as a real MCP client gets them."""
+    mcp = pytest.importorskip("mcp", reason="needs mcp (extra space)")
+
+    async def talk() -> tuple[dict[str, Any], list[Any]]:
+        from mcp.client.streamable_http import streamablehttp_client
+
+        async with (
+            streamablehttp_client(f"{address}/gradio_api/mcp/") as (read, write, _),
+            mcp.ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            return tools, [await session.call_tool(name, given) for name, given in calls]
+
+    return asyncio.run(asyncio.wait_for(talk(), 60))
+
+
+def test_an_agent_finds_the_tools_and_gets_the_numbers_of_a_selection(served):
+    which = {"benchmark": "halt-medvqa", "metric": "average"}
+    tools, (full, fake, wrong) = asked(
+        served[0],
+        ("leaderboard", which),
+        ("leaderboard", which | {"branches": ["scenario: fake"]}),
+        ("leaderboard", which | {"metric": "no such score"}),
+    )
+    # A file cannot be sent over MCP.
+    assert set(tools) == {"question_sets", "leaderboard", "branches_of", "breakdown", "reported"}
+    assert "95 % interval" in tools["leaderboard"].description
+    parameters = tools["leaderboard"].inputSchema["properties"]
+    assert set(parameters) == {"benchmark", "branches", "facets", "metric", "question_set", "every_run"}
+    fields = [field for tool in tools.values() for field in tool.inputSchema.get("properties", {}).values()]
+    assert all(field.get("description") for field in fields)
+    assert not full.isError and not fake.isError
+    rows_full, rows_fake = (json.loads(reply.content[0].text) for reply in (full, fake))
+    assert [row["model"] for row in rows_full] == ["One", "Two"]
+    assert all(row["n"] > part["n"] > 0 for row, part in zip(rows_full, rows_fake, strict=True))
+    assert wrong.isError and "no such score" in wrong.content[0].text

@@ -65,11 +65,9 @@ def shown(workdir: Path, licence: str) -> dict[str, int]:
     return captions | {"images": page.count("<img"), "still waiting": page.count("data-waiting")}
 
 
-def test_images_whose_licence_allows_it_come_from_the_hub_without_a_reader_waiting(tmp_path: Path) -> None:
-    page = shown(tmp_path, "CC BY 4.0")
-    assert page == {"waiting": 8, "at once": 0, "questions": 16, "images": 16, "still waiting": 0}
-
-
-def test_images_without_such_a_licence_stay_away(tmp_path: Path) -> None:
-    page = shown(tmp_path, "unknown")
-    assert page["images"] == 0 and page["still waiting"] == 0 and page["questions"] == 16
+@pytest.mark.parametrize(("licence", "waiting", "images"), [("CC BY 4.0", 8, 16), ("unknown", 8, 0)])
+def test_images_whose_licence_allows_it_come_from_the_hub_without_a_reader_waiting(
+    tmp_path: Path, licence: str, waiting: int, images: int
+) -> None:
+    page = shown(tmp_path, licence)
+    assert page == {"waiting": waiting, "at once": 0, "questions": 16, "images": images, "still waiting": 0}

@@ -131,14 +131,7 @@ def test_names_of_models():
     for paper in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
         labels = [label for row in models for label in row[paper].split("; ") if label]
         assert len(labels) == len(set(labels))
-    result_names = {result.model.name for result in PAPER_RESULTS}
-    assert result_names == {row["name"] for row in models}
-    benchmarks: dict[str, set[str]] = {}
-    for result in PAPER_RESULTS:
-        benchmarks.setdefault(result.model.name, set()).add(result.benchmark.family)
-    assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "probmed-vqa-rad", "gmai-mmbench"}
-    assert benchmarks["LLaVA-v1.5-7B"] == {"gmai-mmbench", "halt-medvqa"}
-    assert {"LLaVA-v0-7B", "LLaVA-v1-7B", "LLaVA-v1.6-7B", "GPT-4V", "Gemini Pro", "Gemini 1.5 Pro"} <= result_names
+    assert {result.model.name for result in PAPER_RESULTS} == {row["name"] for row in models}
 
 
 @pytest.mark.parametrize("number", [10, 11])
