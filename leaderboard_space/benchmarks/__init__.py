@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.benchmarks import spec as dataset_spec
@@ -10,6 +11,7 @@ from dataset_builders.benchmarks.spec import load_spec, module_name
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 
+@cache
 def board_spec(name: str) -> BoardSpec:
     """Load the board's declarations of a benchmark; without a module, only its title."""
     if name not in FORMATS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -155,6 +156,7 @@ def method_name(name: str) -> str:
     return METHOD_TITLES.get(name, name)
 
 
+@lru_cache(maxsize=1000)
 def metric_info(metric: str, family: str = "") -> MetricInfo:
     """Describe a metric of a benchmark; unknown metrics are described by their name alone."""
     benchmark_metric = eval_spec(family).metrics.get(metric) if family in FORMATS else None

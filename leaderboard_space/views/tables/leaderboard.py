@@ -483,10 +483,10 @@ def _is_dead_end(query: BoardQuery) -> bool:
 
     This happens because papers print one facet at a time, or no question has all of the labels.
     """
-    together = len(group_by_subject(query.branches)) > 1 or any(
-        query.tree.is_unprinted(path) for path in query.branches
-    )
-    return together and not query.standings.rows and not query.standings.facets_of_parts(query.branches)
+    standings = query.standings
+    if standings.rows or standings.facets_of_parts(query.branches):
+        return False
+    return len(group_by_subject(query.branches)) > 1 or any(map(query.tree.is_unprinted, query.branches))
 
 
 def _unranked(query: BoardQuery) -> list[str]:
