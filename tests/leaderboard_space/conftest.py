@@ -10,6 +10,6 @@ from leaderboard_space.service import Service
 
 
 @pytest.fixture(scope="session")
-def papers() -> Service:
+def papers_board() -> Service:
     """Return a board with the papers' numbers and no store."""
     return Service(Board(None, board_results()))

@@ -23,13 +23,14 @@ from tests.sides import run_arms, write_sides
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a store with three models, each with its arms, and a baseline without arms."""
+    """Make a store with two models, each with its arms, and a baseline without arms."""
     folder = tmp_path_factory.mktemp("sight")
     write_sides(folder)
-    runs = [path for run in run_arms(folder).values() for path in (run, *folder.glob(f"{run.name}-*"))]
+    arms = run_arms(folder)
+    runs = [path for name in ("Pixels", "SaysA") for path in (arms[name], *folder.glob(f"{name}-*"))]
     runs.append(medprobe.evaluate("sides", "baseline:chance", data=folder / "data", out=folder / "chance").folder)
     places = {medprobe.submit(run, folder / "store").location for run in runs}
-    assert len(places) == 13  # equal answers in two arms still give two results
+    assert len(places) == 9  # equal answers in two arms still give two results
     return folder / "store"
 
 
@@ -47,7 +48,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     section = next(
         candidate for candidate in service.board.snapshot.sections["mediconfusion"] if candidate.benchmark == "sides"
     )
-    assert sorted(entry.result.model.name for entry in section.entries) == ["Chance", "Pixels", "Question", "SaysA"]
+    assert sorted(entry.result.model.name for entry in section.entries) == ["Chance", "Pixels", "SaysA"]
     sight_by_model = {key.split("/")[1]: sight for key, sight in metric_sights(section, "individual_accuracy").items()}
     for name, sight in sight_by_model.items():
         table = medprobe.load_run(store.parent / name).sight.set_index("metric").loc["individual_accuracy"]
@@ -57,7 +58,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
             table["high"],
             table["sees"],
         )
-    assert set(sight_by_model) == {"Pixels", "Question", "SaysA"}
+    assert set(sight_by_model) == {"Pixels", "SaysA"}
     mirages = {key.split("/")[1]: share for key, share in section_mirages(section).items()}
     assert set(mirages) == set(sight_by_model)
     for name, share in mirages.items():
@@ -74,13 +75,13 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
         service.board, {"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"}
     )
     saved = {row["model"]: row["from_image"] for row in leaderboard_table(section, query.standings, ())}
-    assert saved == {"Pixels": 50, "Question": 0, "SaysA": 0, "Chance": None}
+    assert saved == {"Pixels": 50, "SaysA": 0, "Chance": None}
     assert "From the image" not in panel(service, "confusion")
     page = model.page(service.board, {"id": "Pixels"})
     assert "MediConfusion (sides): Of 100 points, 100 need the image (95 to 100)." in page
     case = str(medprobe.open_dataset(str(store.parent / "data")).questions("test")["case_id"][0])
     page = cases.page(service.board, {"id": case, "set": f"mediconfusion/{section.key}"})
-    assert page.count("a grey image") == page.count("no image") == 6 and len(re.findall("image i-", page)) == 6
+    assert page.count("a grey image") == page.count("no image") == 4 and len(re.findall("image i-", page)) == 4
 
 
 def test_arms_of_another_account_say_nothing(store: Path, tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from tests.leaderboard_space.serving import board, hand_in
 
 pytestmark = pytest.mark.slow
 
-N_SUBMITTERS = 10
-RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
+N_SUBMITTERS = 6
 
 
 @pytest.fixture(scope="module")

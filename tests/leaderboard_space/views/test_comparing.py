@@ -61,10 +61,10 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     assert published_results.with_run_verdict(exact, run, "accuracy") == exact
 
 
-def test_published_numbers_are_compared_without_answers(papers: Service) -> None:
+def test_published_numbers_are_compared_without_answers(papers_board: Service) -> None:
     """As on the day of launch: two models of Table 1 are compared, and the sentence names them."""
     page = compare.page(
-        papers.board, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
+        papers_board.board, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
     )
     page_text = plain(page)
     assert (
@@ -73,21 +73,22 @@ def test_published_numbers_are_compared_without_answers(papers: Service) -> None
     )
     rows = json.loads(
         compare.file(
-            papers.board, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"}
+            papers_board.board,
+            {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"},
         )["text"]
     )
     (row,) = rows
     assert (row["first_value"], row["second_value"]) == (53.96, 22.93) and math.isclose(row["difference"], 31.03)
     assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
     other_name = {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
-    assert plain(compare.page(papers.board, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
+    assert plain(compare.page(papers_board.board, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
     for key, page_text in (
         ("set", "Set of questions no/where: not on this board"),
         ("metric", "Score no/where: not known for these results"),
     ):
-        assert page_text in compare.page(papers.board, {**other_name, key: "no/where"})
+        assert page_text in compare.page(papers_board.board, {**other_name, key: "no/where"})
     assert "Another one is shown" not in page
-    missing = compare.page(papers.board, {"first": "<i>nobody</i>"})
+    missing = compare.page(papers_board.board, {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "There is no result named" in missing
 
 

@@ -31,9 +31,10 @@ from tests.leaderboard_space.generated import FACET
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, withdraw
 
 
-def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
+def test_names_that_mean_one_model_are_one_page(papers_board: Service) -> None:
     pages = {
-        model.page(papers.board, {"id": name}) for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
+        model.page(papers_board.board, {"id": name})
+        for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
     }
     assert len(pages) == 1
     (page,) = pages
@@ -44,15 +45,17 @@ def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
     assert "its answers are not on this board" in page_text
 
 
-def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
+def test_every_model_of_the_papers_has_a_page(papers_board: Service) -> None:
     """Every link leads to a set that exists."""
-    names = all_models(papers.board)
+    names = all_models(papers_board.board)
     assert {canonical_name(result.model.name) for result in board_results()} == set(names)
     keys = {
-        (family, section.key) for family, sections in papers.board.snapshot.sections.items() for section in sections
+        (family, section.key)
+        for family, sections in papers_board.board.snapshot.sections.items()
+        for section in sections
     }
     for name in names[::6]:
-        page = model.page(papers.board, {"id": name})
+        page = model.page(papers_board.board, {"id": name})
         for family, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
             assert (family, key) in keys
 
@@ -147,19 +150,19 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     assert case_ids
 
 
-def test_the_card_says_what_the_page_says(papers: Service) -> None:
-    card = model.file(papers.board, {"id": "GPT-4o", "of": "card"})["text"]
+def test_the_card_says_what_the_page_says(papers_board: Service) -> None:
+    card = model.file(papers_board.board, {"id": "GPT-4o", "of": "card"})["text"]
     rows = [line for line in card.splitlines() if line.startswith("|")]
     assert (
-        len(rows) == 2 + len(main_lines(model_lines(papers.board, "GPT-4o")))
+        len(rows) == 2 + len(main_lines(model_lines(papers_board.board, "GPT-4o")))
         and len({line.count(" | ") for line in rows[2:]}) == 1
     )
     assert "Set accuracy 18.8" in card and "flipping a coin for each image (25%)" in card
     with pytest.raises(BadInput, match="no results of this model"):
-        model.file(papers.board, {"id": "<nobody>", "of": "card"})
+        model.file(papers_board.board, {"id": "<nobody>", "of": "card"})
 
 
-def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
-    page = model.page(papers.board, {"id": '"><script>'})
+def test_an_unknown_model_leads_to_the_list(papers_board: Service) -> None:
+    page = model.page(papers_board.board, {"id": '"><script>'})
     assert "<script>" not in page and "There is no model named" in page and page.count('href="#/model/') >= 70
-    assert "Which model?" in model.page(papers.board, {})
+    assert "Which model?" in model.page(papers_board.board, {})

@@ -31,8 +31,8 @@ MARKS = {"v-better": "▲", "v-same": "≈", "v-worse": "▼", "v-untested": "·
 
 
 @pytest.fixture(scope="module")
-def front(papers: Service) -> OverviewPages:
-    return OverviewPages(papers)
+def front(papers_board: Service) -> OverviewPages:
+    return OverviewPages(papers_board)
 
 
 def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:

@@ -33,26 +33,26 @@ def table_of(page: str) -> dict[str, str]:
     return {html.unescape(name): html.unescape(value) for name, value in rows}
 
 
-def selections(papers: Service, family: str) -> list[list[list[str]]]:
+def selections(papers_board: Service, family: str) -> list[list[list[str]]]:
     """Yield no selection, and every label of every facet."""
-    tree = parse_query(papers.board, {"format": family}).tree
+    tree = parse_query(papers_board.board, {"format": family}).tree
     return [[], *([[facet, node.label]] for facet, nodes in tree.facets for node in nodes)]
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
-def test_a_chart_shows_the_tables_values(papers: Service, family: str) -> None:
+def test_a_chart_shows_the_tables_values(papers_board: Service, family: str) -> None:
     """For every chart of every selection by every score, its value for a model is in the table
     above it, and its text names the question set and the method.
     """
     points = 0
-    metrics = parse_query(papers.board, {"format": family}).metrics
-    for at, branches in enumerate(selections(papers, family)):
+    metrics = parse_query(papers_board.board, {"format": family}).metrics
+    for at, branches in enumerate(selections(papers_board, family)):
         for metric in metrics if not branches else metrics[at % len(metrics) :][:1]:
             request = {"format": family, "branches": branches, "metric": metric}
-            view = papers.view(request)
+            view = papers_board.view(request)
             request["metric"] = shown_metric = view["state"]["metric"]
             table = table_of(view["html"])
-            page = html.unescape(papers.breakdown(request))
+            page = html.unescape(papers_board.breakdown(request))
             label = uncapitalize(metric_info(shown_metric, family).label)
             for plot in re.findall(
                 r'<section class="plot" data-plot="(?:size|date|confusion)".*?</section>', page, re.DOTALL
@@ -66,20 +66,20 @@ def test_a_chart_shows_the_tables_values(papers: Service, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
-def test_no_pair_of_labels_leads_to_a_blank_page(papers: Service, family: str) -> None:
+def test_no_pair_of_labels_leads_to_a_blank_page(papers_board: Service, family: str) -> None:
     """Two labels of two facets give a ranking, the parts that a paper prints, or a statement of
     what is printed instead, with a link to each.
     """
     rng = np.random.default_rng(36)
     for label_a, label_b in combinations(
-        [facet for facet in parse_query(papers.board, {"format": family}).tree.facets if facet[1]], 2
+        [facet for facet in parse_query(papers_board.board, {"format": family}).tree.facets if facet[1]], 2
     ):
         for _ in range(12):
             labels = [[facet, str(rng.choice([node.label for node in nodes]))] for facet, nodes in (label_a, label_b)]
             request = {"format": family, "branches": labels}
-            page = check_words(papers.view(request)["html"])
+            page = check_words(papers_board.view(request)["html"])
             links = re.findall(r'<a class="choice" href="([^"]*)">Show (.*?)</a>', page)
-            parts = 'data-table="breakdown"' in papers.breakdown(request)
+            parts = 'data-table="breakdown"' in papers_board.breakdown(request)
             assert table_of(page) or parts or len(links) == 2, (labels, plain(page)[:300])
             assert "No results for this selection" not in page
             for address, _ in links:
@@ -112,18 +112,18 @@ def test_every_result_of_a_long_table_can_be_reached(tmp_path: Path, monkeypatch
         assert f"All {models} results" in short and "data-part" not in full
 
 
-def test_image_types_and_aspects_of_one_result(papers: Service) -> None:
+def test_image_types_and_aspects_of_one_result(papers_board: Service) -> None:
     """Table 12, chest MRI of CheXagent: 0, 75, 50, 15, 0; without adversarial questions 5, 100, -,
     27.5, 23.52.
     """
     request = {"format": "probmed", "one": "CheXagent"}
-    page = papers.breakdown(request)
+    page = papers_board.breakdown(request)
     table = page[page.index('data-table="aspects"') :]
     line = re.search(r"<tr><th scope=\"row\">chest MRI.*?</tr>", table)
     assert line is not None
     cells = re.findall(r">([\d.]+)<i>", line[0])
     assert cells == ["0.0", "5.0", "75.0", "100.0", "50.0", "15.0", "27.5", "0.0", "23.5"]
-    rows = json.loads(papers.export({**request, "of": "aspects", "as": "json"})["text"])
+    rows = json.loads(papers_board.export({**request, "of": "aspects", "as": "json"})["text"])
     assert len(rows) == 12 * 9 and {row["model"] for row in rows} == {"CheXagent"}
     (entry,) = (
         row for row in rows if row["facet_value"] == "chest_mri" and row["metric"] == "position_without_adversarial"
@@ -134,8 +134,10 @@ def test_image_types_and_aspects_of_one_result(papers: Service) -> None:
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
-def test_every_point_of_a_plot_stands_where_its_numbers_say_and_names_cover_none(papers: Service, family: str) -> None:
-    page = papers.breakdown({"format": family})
+def test_every_point_of_a_plot_stands_where_its_numbers_say_and_names_cover_none(
+    papers_board: Service, family: str
+) -> None:
+    page = papers_board.breakdown({"format": family})
     assert 'data-plot="size"' in page and ('data-plot="confusion"' in page) == (family == "mediconfusion")
     for name, svg_text in re.findall(r'data-plot="(\w+)".*?(<svg.*?</svg>)', page, re.DOTALL):
         boxes, places = [], []
@@ -162,8 +164,8 @@ def test_every_point_of_a_plot_stands_where_its_numbers_say_and_names_cover_none
             assert all(low[1] <= high[1] + 6 for low, high in pairwise(acrosses)), name
 
 
-def test_every_cell_of_the_heat_map_is_coloured_by_its_distance_from_guessing(papers: Service) -> None:
-    page = papers.breakdown({"format": "gmai-mmbench"})
+def test_every_cell_of_the_heat_map_is_coloured_by_its_distance_from_guessing(papers_board: Service) -> None:
+    page = papers_board.breakdown({"format": "gmai-mmbench"})
     cells = re.findall(
         r'<td class="([a-z ]+)" style="--s:([\d.]+)" data-v="([\d.]+)" title="[^"]*chance ([\d.]+)', page
     )
