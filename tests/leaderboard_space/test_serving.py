@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_questions
 from leaderboard_space import app
 from leaderboard_space.serving import CONTENT_POLICY, SPACE_FRAME_ANCESTORS, Access, BodyLimit, Endpoint
 from tests.leaderboard_space.serving import board
@@ -243,7 +244,8 @@ def asked(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, A
 
 
 def test_an_agent_finds_the_tools_and_gets_the_numbers_of_a_selection(served):
-    which = {"benchmark": "halt-medvqa", "metric": "average"}
+    question_set = f"test.{fingerprint_questions(questions('halt-medvqa', 12))[:12]}"
+    which = {"benchmark": "halt-medvqa", "metric": "average", "question_set": question_set}
     tools, (full, fake, wrong) = asked(
         served[0],
         ("leaderboard", which),
