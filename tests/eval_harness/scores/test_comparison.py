@@ -23,7 +23,7 @@ from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side
 from eval_harness.store.formatting import format_score, format_summary, metric_unit
 from leaderboard_space import sentences
-from leaderboard_space.data.unit_scores import MetricUnits, score_runs
+from leaderboard_space.data.outcomes import MetricUnits, score_runs
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions
 from tests.sampling import few
