@@ -1,20 +1,44 @@
 """Run `load_dataset("ORG/name")` as a user would: a fresh process without this project, with its
-own HF_HOME.
+own HF_HOME; also with `datasets` of 2024 and 2025.
 """
 
 import json
+import shutil
 
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
+from tests.environments import environment
+from tests.helpers import edit_json
 from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.clients import Stranger
 from tests.localhub.small_repo import small_repo
 from tests.sampling import few
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("api")]
+
+OLD_CLIENTS = {
+    "2.18.0": (
+        "datasets==2.18.0",
+        "huggingface_hub==0.21.4",
+        "pyarrow==15.0.2",
+        "numpy==1.26.4",
+        "pandas==2.2.1",
+        "pillow==10.4.0",
+        "fsspec==2024.2.0",
+    ),
+    "3.6.0": (
+        "datasets==3.6.0",
+        "huggingface_hub==0.31.4",
+        "pyarrow==20.0.0",
+        "numpy==2.2.6",
+        "pandas==2.2.3",
+        "pillow==11.2.1",
+    ),
+}
 
 LOAD_CODE = """
 import hashlib, json, sys
@@ -34,8 +58,8 @@ def facts(name, config, **options):
 """
 
 
-@pytest.mark.parametrize("families", few([["mediconfusion"], [name for name in BENCHMARKS if name != "mediconfusion"]]))
-def test_loading_by_config_and_streaming(publishable, stranger, families):
+def check_loading(publishable, client, families):
+    """Publish these datasets, load every config of each in the client, and compare the rows."""
     for family in families:
         publish(publishable / family, f"ORG/{family}", tag="v1.0.0", private=family != "mediconfusion")
 
@@ -43,9 +67,11 @@ def test_loading_by_config_and_streaming(publishable, stranger, families):
 for family in {families!r}:
     name = "ORG/" + family
     whole = {{config: facts(name, config) for config in get_dataset_config_names(name)}}
+    case = load_dataset(name, "cases")["test" if family != "gmai-mmbench" else "validation"][0]
+    assert isinstance(case["questions"], list) and isinstance(case["questions"][0]["options"], list)
     print(json.dumps([family, whole, facts(name, None), facts(name, "cases", streaming=True)]))
 """
-    results = [json.loads(line) for line in stranger(CURATOR).run(LOAD_CODE + code).splitlines()]
+    results = [json.loads(line) for line in client.run(LOAD_CODE + code, timeout=280).splitlines()]
     assert [family for family, *_ in results] == families
     for family, loaded, default, streamed in results:
         repository = open_repository(publishable / family)
@@ -61,6 +87,30 @@ for family in {families!r}:
             assert loaded["cases"][split]["images"] == loaded["questions"][split]["images"]
         pictures = {name for split in loaded["questions"].values() for name in split["images"]}
         assert pictures == set(repository.manifest["images"])
+
+
+@pytest.mark.parametrize("families", few([["mediconfusion"], ["probmed", "gmai-mmbench"]]))
+def test_loading_by_config_and_streaming(publishable, stranger, families):
+    check_loading(publishable, stranger(CURATOR), families)
+
+
+@pytest.mark.exhaustive  # it installs the old libraries
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", OLD_CLIENTS)
+def test_old_clients_load_the_same(version, request, publishable, local_hub, tmp_path):
+    python = environment(request.config.cache, f"datasets-{version}", OLD_CLIENTS[version], with_ours=False)
+    client = Stranger(tmp_path, python, local_hub.endpoint, CURATOR)
+    check_loading(publishable, client, ["mediconfusion", "probmed", "gmai-mmbench"])
+
+    # Old versions of `datasets` cached by folder name alone: build again in the same place.
+    source, place = shutil.copytree(publishable / "sources" / "mediconfusion", tmp_path / "source"), tmp_path / "set"
+    code = f"import datasets, json\nrows = datasets.load_dataset({str(place)!r})['test']\n"
+    code += f"assert datasets.__version__ == {version!r}\nprint(json.dumps([rows['question_id'], rows['answer']]))"
+    for _ in range(2):
+        edit_json(source / "dataset.json", lambda pairs: pairs.popitem())
+        build("mediconfusion", source=source, out=place)
+        rows = open_repository(place).questions("test")
+        assert json.loads(client.run(code)) == [list(rows["question_id"]), list(rows["answer"])]
 
 
 HASH_CODE = """
