@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +226,7 @@ def write_cases(
 
     # Configs without images are small and written as one file at the end.
     with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
-    question_columns = {name: kind for columns in configs.values() for name, kind in _question_columns(columns).items()}
-    texts: list[pa.Table] = []
+    texts = {config: [arrow_schema(configs[config]).empty_table()] for config in configs.keys() - set(with_images)}
     shards = plan_shards(cases, images=bool(with_images))
     with tqdm(total=len(cases), desc=f"writing {', '.join(configs)}", unit=" cases", disable=None) as bar:
         for number, shard in enumerate(shards):
@@ -237,27 +236,66 @@ def write_cases(
                 images = {image.image_id: image for case in group for image in case.images} if with_images else {}
 
                 # Decode each image once and share it between configs.
-                bank = ImageBank(facts.fetch(images.values()))
-                if not facts.problems:
-                    rows = RowGroup(group, question_columns)
-                    texts.append(rows.text)
-                    for config, file in files.items():
-                        table = rows.cases(file, bank) if "questions" in file.columns else rows.questions(file, bank)
-                        file.write(table)
+                pictures = {image.image_id: _picture(image, data) for image, data in facts.fetch(images.values())}
+                for config, table in _group_tables(group, configs, pictures) if not facts.problems else ():
+                    if config in files:
+                        files[config].write(table)
                         written[config].rows[split] += table.num_rows
+                    else:
+                        texts[config].append(table)
                 bar.update(len(group))
             for config, file in files.items():
                 written[config].parquet_bytes += file.close()
 
-    for config in configs.keys() - set(with_images):
-        columns = configs[config]
-        tables = [arrow_schema(columns).empty_table(), *(text.select(list(columns)) for text in texts)]
-        write_split_table(folder / config, split, columns, pa.concat_tables(tables), written[config])
+    for config, tables in texts.items():
+        write_split_table(folder / config, split, configs[config], pa.concat_tables(tables), written[config])
 
 
-def _question_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
-    """Return the columns of a config's questions, without images."""
-    return dict(columns["questions"].fields) if "questions" in columns else text_columns(columns)
+def _picture(image: CaseImage, data: bytes) -> dict[str, Any]:
+    return {"bytes": data, "path": image_file_name(image.name or image.image_id, data)}
+
+
+def _group_tables(
+    group: Sequence[Case], configs: Mapping[str, dict[str, ColumnType]], pictures: Mapping[str, dict[str, Any]]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the table of a row group for each config; `pictures`: image id -> stored image."""
+    columns_of_questions = [
+        dict(kinds["questions"].fields) if "questions" in kinds else kinds for kinds in configs.values()
+    ]
+    columns = {name: kind for kinds in columns_of_questions for name, kind in kinds.items()}
+    questions = [[_question_row(question, case, columns, pictures) for question in case.questions] for case in group]
+    for config, kinds in configs.items():
+        rows: Iterable[dict[str, Any]] = chain.from_iterable(questions)
+        if "questions" in kinds:
+            rows = (
+                {
+                    "case_id": case.case_id,
+                    "images": [pictures[image.image_id] for image in case.images],
+                    "image_ids": [image.image_id for image in case.images],
+                    "questions": case_questions,
+                }
+                for case, case_questions in zip(group, questions, strict=True)
+            )
+        yield config, pa.Table.from_pylist(list(rows), arrow_schema(kinds))
+
+
+def _question_row(
+    question: Question, case: Case, columns: Mapping[str, ColumnType], pictures: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the values of a question, as they are stored, in all columns of the configs."""
+    images = _question_images(question, case.images)
+    row = {name: _column_value(name, question, images) for name in columns}
+    for name, kind in columns.items():
+        if kind.name == "image":
+            row[name] = pictures[question.image_id]
+        elif kind.name == "list of image":
+            row[name] = [pictures[image_id] for image_id in question.more_image_ids]
+        elif kind.name == "uri":
+            row[name] = encode_data_uri(pictures[question.image_id]["bytes"])
+        elif kind.names:
+            # Class labels are stored as their index; an unknown label becomes null.
+            row[name] = kind.names.index(row[name]) if row[name] in kind.names else None
+    return row
 
 
 def write_split_table(
@@ -334,66 +372,6 @@ def _leaf_paths(name: str, type_: pa.DataType) -> Iterator[str]:
         yield name
 
 
-class RowGroup:
-    """The questions of a row group as Arrow columns, shared by all configs."""
-
-    def __init__(self, group: Sequence[Case], columns: Mapping[str, ColumnType]) -> None:
-        self.group = group
-        questions = [
-            (question, _question_images(question, case.images)) for case in group for question in case.questions
-        ]
-        self.image_ids = [question.image_id for question, _ in questions]
-        self.more_image_ids = [question.more_image_ids for question, _ in questions]
-        arrays = []
-        for name, kind in columns.items():
-            values = [_column_value(name, question, images) for question, images in questions]
-            if kind.names:
-                codes = {label: number for number, label in enumerate(kind.names)}
-
-                # Class labels are stored as their index; an unknown label becomes null.
-                values = [codes.get(value) for value in values]
-            arrays.append(pa.array(values, _storage(kind)[0]))
-
-        self.text = pa.Table.from_arrays(arrays, names=list(columns))
-
-    def questions(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
-        """Build a table with a row per question, including its images."""
-        arrays = []
-        for name, kind in file.columns.items():
-            if kind.name == "image":
-                arrays.append(bank.array(self.image_ids))
-            elif kind.name == "list of image":
-                extra_ids = [name for names in self.more_image_ids for name in names]
-                arrays.append(
-                    pa.ListArray.from_arrays(_list_offsets(map(len, self.more_image_ids)), bank.array(extra_ids))
-                )
-            elif kind.name == "uri":
-                uris = [encode_data_uri(data) for data in bank.values.to_pylist()]
-                arrays.append(bank.coded(self.image_ids, pa.array(uris, pa.string())))
-            else:
-                arrays.append(self.text[name].chunk(0))
-
-        return pa.Table.from_arrays(arrays, schema=file.schema)
-
-    def cases(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
-        """Build a table with a row per case, each image once."""
-        ids = [image.image_id for case in self.group for image in case.images]
-        names = [name for name, _ in file.columns["questions"].fields]
-        questions = pa.StructArray.from_arrays([self.text[name].chunk(0) for name in names], names=names)
-        of_images = _list_offsets(len(case.images) for case in self.group)
-        arrays = [
-            pa.array([case.case_id for case in self.group], pa.string()),
-            pa.ListArray.from_arrays(of_images, bank.array(ids)),
-            pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
-            pa.ListArray.from_arrays(_list_offsets(len(case.questions) for case in self.group), questions),
-        ]
-        return pa.Table.from_arrays(arrays, schema=file.schema)
-
-
-def _list_offsets(lengths: Iterable[int]) -> pa.Array:
-    return pa.array([0, *accumulate(lengths)], pa.int32())
-
-
 def _question_images(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
     """Return the images that a question shows, out of those of its case."""
     # The only image of a case is that of all its questions.
@@ -421,37 +399,6 @@ def _column_value(name: str, question: Question, images: Sequence[CaseImage]) ->
     if name == "target":
         return "".join(LETTERS[position] for position in question.answer)
     return getattr(question, name) if name in Question.__dataclass_fields__ else question.extra.get(name)
-
-
-class ImageBank:
-    """The images of a row group by id.
-
-    Equal bytes are stored once, even under two ids, because a Parquet dictionary must not have
-    duplicates.
-    """
-
-    def __init__(self, images: Iterable[tuple[CaseImage, bytes]] = ()) -> None:
-        self.names: dict[str, str] = {}
-        self.codes: dict[str, int] = {}
-        distinct: dict[bytes, int] = {}
-        for image, data in images:
-            self.names[image.image_id] = image_file_name(image.name or image.image_id, data)
-            self.codes[image.image_id] = distinct.setdefault(data, len(distinct))
-        self.values = pa.array(list(distinct), pa.binary())
-
-    def array(self, ids: list[str]) -> pa.Array:
-        """Build an image column (struct of bytes and path) for these ids."""
-        paths = pa.array([self.names[i] for i in ids], pa.string())
-        return pa.StructArray.from_arrays([self.coded(ids, self.values), paths], names=["bytes", "path"])
-
-    def coded(self, ids: list[str], values: pa.Array) -> pa.DictionaryArray:
-        """Build a dictionary-encoded column: for each id the value of its distinct image.
-
-        Args:
-            ids: image ids, one per row.
-            values: one value per distinct image.
-        """
-        return pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), values)
 
 
 _STORAGE: dict[str, tuple[pa.DataType, Any]] = {
