@@ -70,30 +70,39 @@ class ImageFacts:
     facts: dict[str, tuple[str, int]] = field(default_factory=dict)
     pixels: dict[str, str] = field(default_factory=dict)
     traits: dict[str, list[str]] = field(default_factory=dict)
-    problems: Problems = field(default_factory=Problems)
-    wrong: set[str] = field(default_factory=set)
+    bad: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Image id -> place and problem."""
 
-    def fetch(self, images: Iterable[CaseImage]) -> Iterator[tuple[CaseImage, bytes]]:
+    def read(self, images: Iterable[CaseImage]) -> dict[str, dict[str, Any]]:
         """Read and check images, decoding several at a time.
 
         Args:
             images: the images, in order.
 
-        Yields:
-            Each image with its bytes; empty bytes for a bad image, which is recorded in `problems`.
+        Returns:
+            Image id -> the image as it is stored; bad images are recorded in `bad`.
         """
         pending = list(images)
+        pictures: dict[str, dict[str, Any]] = {}
         with ThreadPoolExecutor(DECODER_THREADS, thread_name_prefix="decode") as pool:
-            for image, (data, pixels, traits, wrong) in zip(pending, pool.map(self._read, pending), strict=True):
-                if wrong is not None:
-                    self.wrong.add(image.image_id)
-                    self.problems.add(image.location or image.name or image.image_id, None, wrong)
-                elif image.image_id not in self.wrong:
-                    for trait in traits if image.image_id not in self.facts else ():
-                        self.traits.setdefault(trait, []).append(image.name or image.image_id)
-                    self.pixels[image.image_id] = pixels
-                    self.facts[image.image_id] = (hashlib.sha256(data).hexdigest(), len(data))
-                yield image, data
+            for image, (data, pixels, traits, problem) in zip(pending, pool.map(self._read, pending), strict=True):
+                name = image.name or image.image_id
+                if problem:
+                    self.bad[image.image_id] = (image.location or name, problem)
+                    continue
+                for trait in traits if image.image_id not in self.facts else ():
+                    self.traits.setdefault(trait, []).append(name)
+                self.pixels[image.image_id] = pixels
+                self.facts[image.image_id] = (hashlib.sha256(data).hexdigest(), len(data))
+                pictures[image.image_id] = {"bytes": data, "path": image_file_name(name, data)}
+        return pictures
+
+    def check(self) -> None:
+        """Raise BadInput that lists all bad images, instead of one per build."""
+        problems = Problems()
+        for place, problem in self.bad.values():
+            problems.add(place, None, problem)
+        problems.check("Replace these images, or leave out their entries; nothing was written.")
 
     def notes(self) -> list[str]:
         """Return a sentence on each trait that some images have."""
@@ -106,12 +115,7 @@ class ImageFacts:
         """Return the file without metadata, the digest of its pixels, its traits, and the problem
         if any.
         """
-        if image.read is None:
-            raise AssertionError(f"image {image.image_id} is missing; the build should have reported it")
-
-        # Report a bad image once, although several configs and splits may show it.
-        if image.image_id in self.wrong:
-            return b"", "", (), None
+        assert image.read is not None, f"image {image.image_id} is missing; the build should have reported it"
         try:
             picture = make_picture(image.read(), self.whites)
             return strip_metadata(picture.encoded()), picture.digest(), picture.traits, None
@@ -211,7 +215,7 @@ def write_cases(
     """Write the cases of a split to every config's folder.
 
     The images of a row group are read once for all configs. After the first bad image nothing more
-    is written, but the remaining images are still checked, so that `facts.problems` lists them all.
+    is written, but the remaining images are still checked, so that `facts.bad` lists them all.
 
     Args:
         folder: the repository.
@@ -236,8 +240,8 @@ def write_cases(
                 images = {image.image_id: image for case in group for image in case.images} if with_images else {}
 
                 # Decode each image once and share it between configs.
-                pictures = {image.image_id: _picture(image, data) for image, data in facts.fetch(images.values())}
-                for config, table in _group_tables(group, configs, pictures) if not facts.problems else ():
+                pictures = facts.read(images.values())
+                for config, table in _group_tables(group, configs, pictures) if not facts.bad else ():
                     if config in files:
                         files[config].write(table)
                         written[config].rows[split] += table.num_rows
@@ -249,10 +253,6 @@ def write_cases(
 
     for config, tables in texts.items():
         write_split_table(folder / config, split, configs[config], pa.concat_tables(tables), written[config])
-
-
-def _picture(image: CaseImage, data: bytes) -> dict[str, Any]:
-    return {"bytes": data, "path": image_file_name(image.name or image.image_id, data)}
 
 
 def _group_tables(

@@ -105,8 +105,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
         columns[task.config] = task_columns(images=not description.text_only)
         write({task.config: columns[task.config]}, {task.split: cases})
 
-    # Report all bad images at once instead of one per build.
-    facts.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    facts.check()
     content.notes += facts.notes()
     if description.origin == "custom":
         content.notes += _describe_shared_pictures(content.cases, facts.pixels)
