@@ -40,7 +40,7 @@ def random_folder(rng):
     return {path: rng.choice([b"1", b"2"]) for path in chosen} | {CARD_FILE: rng.choice([b"# a\n", b"# b\n"])}
 
 
-@pytest.mark.parametrize("seed", few(range(20), 4))
+@pytest.mark.parametrize("seed", few(range(8), 2))
 def test_merge_preserves_foreign_changes(seed):
     for number in range(50):
         check_random_history(random.Random(f"{seed} {number}"))
