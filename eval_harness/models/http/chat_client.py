@@ -13,11 +13,13 @@ import asyncio
 import ipaddress
 import json
 import os
+import queue
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from http.cookiejar import DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import httpx2
     from openai import AsyncOpenAI
 
+Item = TypeVar("Item")
 CONNECT_TIMEOUT = 5.0
 """Timeout of a connection attempt, in seconds."""
 MAX_RETRIES = 4
@@ -167,6 +170,46 @@ async def _check_reply(reply: httpx2.Response) -> None:
         if isinstance(document.get("choices", [{}])[0], dict):
             return
     raise httpx2.DecodingError(f"the server's reply is not a chat completion ({why})", request=reply.request)
+
+
+def in_background(
+    work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]],
+) -> Iterator[Item]:
+    """Run `work(emit)` in an event loop of its own thread.
+
+    Works even if the caller has a running event loop, as a notebook does. Closing the iterator
+    cancels the work.
+
+    Args:
+        work: Called with a function that emits an item.
+
+    Yields:
+        Items as they are emitted.
+
+    Raises:
+        Exception: Whatever `work` raises.
+    """
+    items: queue.SimpleQueue[tuple[Item] | None] = queue.SimpleQueue()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        started.set_result((asyncio.get_running_loop(), task))
+        await work(lambda item: items.put((item,)))
+
+    with ThreadPoolExecutor(1, thread_name_prefix="in-flight") as thread:
+        done = thread.submit(lambda: asyncio.run(main()))
+        done.add_done_callback(lambda _: items.put(None))
+        try:
+            while (item := items.get()) is not None:
+                yield item[0]
+        finally:
+            if not done.done():
+                loop, task = started.result()
+                with suppress(RuntimeError):  # the loop may have ended in the meantime
+                    loop.call_soon_threadsafe(task.cancel)
+    done.result()
 
 
 def is_loopback(url: str) -> bool:

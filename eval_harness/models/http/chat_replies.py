@@ -99,7 +99,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
         text=split.answer if split.reasoning is not None else text,
         reasoning="\n".join(part for part in (reasoning, split.reasoning) if part) or None,
         finish_reason=finish,
-        alternatives=_alternatives(choice),
+        alternatives=first_token_logprobs(choice),
         usage=usage,
         unfinished=split.unfinished,
         reasoning_tokens=_reasoning_tokens(fields),
@@ -160,8 +160,8 @@ def parse_usage(usage: Any) -> tuple[int, int] | None:
     return (counts[0], counts[1]) if all(isinstance(count, int) for count in counts) else None
 
 
-def _alternatives(choice: dict[str, Any]) -> dict[str, float]:
-    """Return the log-probabilities of the first token's alternatives.
+def first_token_logprobs(choice: dict[str, Any]) -> dict[str, float]:
+    """Return the log-probabilities of a choice's first token and its alternatives.
 
     Empty if they are absent or have an unknown form.
     """

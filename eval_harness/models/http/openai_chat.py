@@ -13,21 +13,19 @@ errors (`server_errors.py`).
 from __future__ import annotations
 
 import asyncio
-import queue
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_client import AZURE_PREFIX, OPENAI_URL, open_client, post
+from eval_harness.models.http.chat_client import AZURE_PREFIX, OPENAI_URL, in_background, open_client, post
 from eval_harness.models.http.chat_replies import Reply, candidate_logprob, parse_chat_reply
 from eval_harness.models.http.chat_requests import (
     IMAGE_PROBE_PROMPT,
@@ -48,7 +46,6 @@ from eval_harness.records.result import Model
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-Item = TypeVar("Item")
 GIVE_UP_AFTER = 10
 """Consecutive failures after a passed check before the server is checked again."""
 PROBE_COUNT = 3
@@ -158,7 +155,7 @@ class OpenAIChat(Backend):
             BadInput: If the server cannot be reached, rejects the key or the model, or stops
                 answering.
         """
-        return _in_background(lambda emit: self._ask_all(requests, emit))
+        return in_background(lambda emit: self._ask_all(requests, emit))
 
     def score(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Score each request's candidates.
@@ -582,43 +579,3 @@ class OpenAIChat(Backend):
 
 def _add_usage(usage: tuple[int, int] | None, total: tuple[int, int]) -> tuple[int, int]:
     return (usage[0] + total[0], usage[1] + total[1]) if usage else total
-
-
-def _in_background(
-    work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]],
-) -> Iterator[Item]:
-    """Run `work(emit)` in an event loop of its own thread.
-
-    Works even if the caller has a running event loop, as a notebook does. Closing the iterator
-    cancels the work.
-
-    Args:
-        work: Called with a function that emits an item.
-
-    Yields:
-        Items as they are emitted.
-
-    Raises:
-        Exception: Whatever `work` raises.
-    """
-    items: queue.SimpleQueue[tuple[Item] | None] = queue.SimpleQueue()
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
-
-    async def main() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        started.set_result((asyncio.get_running_loop(), task))
-        await work(lambda item: items.put((item,)))
-
-    with ThreadPoolExecutor(1, thread_name_prefix="in-flight") as thread:
-        done = thread.submit(lambda: asyncio.run(main()))
-        done.add_done_callback(lambda _: items.put(None))
-        try:
-            while (item := items.get()) is not None:
-                yield item[0]
-        finally:
-            if not done.done():
-                loop, task = started.result()
-                with suppress(RuntimeError):  # the loop may have ended in the meantime
-                    loop.call_soon_threadsafe(task.cancel)
-    done.result()

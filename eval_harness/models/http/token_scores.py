@@ -16,13 +16,13 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from eval_harness.models.http.chat_replies import parse_usage
+from eval_harness.models.http.chat_replies import first_token_logprobs, parse_usage
 from eval_harness.models.http.chat_requests import Messages, build_messages, with_answer_start
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, shorten
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, first_choice, shorten
 from eval_harness.models.option_tokens import (
     NotScorable,
     Tokenize,
@@ -183,7 +183,11 @@ class TokenScores:
                 "return_tokens_as_token_ids": True,
             },
         )
-        logprobs = _first_token_logprobs(document)
+        logprobs = {
+            int(token.removeprefix("token_id:")): logprob
+            for token, logprob in first_token_logprobs(first_choice(document)).items()
+            if token.removeprefix("token_id:").isdecimal() and math.isfinite(logprob)
+        }
         if missing := [token for token in requested_ids if token not in logprobs]:
             raise ServerFailure(
                 f"the server returns no log-probability for {len(missing)} of the {len(requested_ids)} tokens asked for "
@@ -283,31 +287,10 @@ def _prompt_logprob(position: Any, token: int) -> float:
     Raises ServerFailure if the reply lacks it.
     """
     entry = position.get(str(token)) if isinstance(position, dict) else None
-    logprob = entry.get("logprob") if isinstance(entry, dict) else None
-    if not _is_logprob(logprob):
+    logprob: Any = entry.get("logprob") if isinstance(entry, dict) else None
+    if type(logprob) not in (int, float) or not math.isfinite(logprob):
         raise ServerFailure("the server returned a token of the prompt without its log-probability", "question")
     return float(logprob)
-
-
-def _first_token_logprobs(document: Any) -> dict[int, float]:
-    """Return token id -> log-probability at the first new position.
-
-    Only tokens that are named `token_id:ID` are included.
-    """
-    try:
-        [first_token, *_] = document["choices"][0]["logprobs"]["content"]
-        logprobs = [(entry["token"], entry["logprob"]) for entry in (first_token, *first_token["top_logprobs"])]
-    except (KeyError, IndexError, TypeError, ValueError):
-        return {}
-    return {
-        int(token.removeprefix("token_id:")): float(logprob)
-        for token, logprob in logprobs
-        if isinstance(token, str) and token.removeprefix("token_id:").isdecimal() and _is_logprob(logprob)
-    }
-
-
-def _is_logprob(value: Any) -> TypeGuard[float]:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _sum_usage(usages: Sequence[Usage]) -> Usage:

@@ -449,14 +449,11 @@ def pad_left(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
         (ids, mask), both int64 tensors [rows, length of the longest].
     """
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    width = max(map(len, sequences))
-    ids = torch.full((len(sequences), width), pad, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, sequence in enumerate(sequences):
-        if sequence:
-            ids[row, width - len(sequence) :] = torch.tensor(list(sequence))
-            mask[row, width - len(sequence) :] = 1
+    rows = [torch.tensor(list(sequence), dtype=torch.long) for sequence in sequences]
+    ids = pad_sequence(rows, batch_first=True, padding_value=pad, padding_side="left")
+    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side="left")
     return ids, mask
 
 

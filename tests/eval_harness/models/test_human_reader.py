@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset_builders.benchmarks.mediconfusion import phantoms as drawn_pairs
-from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.phantom_drawings import Drawing, draw_phantom
 from dataset_builders.schema import LETTERS
@@ -25,10 +23,10 @@ from eval_harness.reader.rules import read_choice
 from eval_harness.records.request import Request
 from tests.browser import fits
 from tests.commands import medprobe
-from tests.helpers import edit_json, write_lines
+from tests.helpers import write_lines
 from tests.processes import free_port, start
 
-STUDY_PAIRS = 20
+STUDY_QUESTIONS = 28
 
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12), name=st.text(max_size=3))
@@ -152,31 +150,18 @@ def test_what_a_person_cannot_be_asked_is_refused_before_a_question(phantoms, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def twenty_pairs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    drawn_pairs.write(folder)
-
-    def more(document):
-        pairs = list(document.values())
-        document |= {str(91001 + at): pairs[at] for at in range(STUDY_PAIRS - len(pairs))}
-
-    edit_json(folder / "dataset.json", more)
-    build("mediconfusion", name="twenty", source=folder, out=folder / "twenty")
-    return folder / "twenty"
-
-
 START_COMMAND = "import sys; from medprobe.__main__ import main; sys.argv[0] = 'medprobe'; main()"
 
 
 @pytest.mark.browser
-def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twenty_pairs, tmp_path):
-    arguments = ("eval", "mediconfusion", "--data", twenty_pairs, "--model", "human:R1", "--out", "run")
+def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phantoms, tmp_path):
+    data = phantoms / "mediconfusion"
+    arguments = ("eval", "mediconfusion", "--data", data, "--model", "human:R1", "--out", "run")
     pressed, page = [], chromium.new_page(1440, 900)
 
     def answer(first, last):
         for number in range(first, last + 1):
-            page.wait_for_selector(f"#progress:has-text('{number} of {2 * STUDY_PAIRS};')")
+            page.wait_for_selector(f"#progress:has-text('{number} of {STUDY_QUESTIONS};')")
             page.wait_for_function("document.querySelector('.picture img').naturalWidth > 0")
             key = "ab"[number * number % 7 % 2] if number % 9 else "0"
             page.keyboard.press("b" if key == "a" else "A")  # changed before it was confirmed
@@ -197,26 +182,26 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
         assert min(node.bounding_box()["height"] for node in page.locator("#fields button").all()) >= 36
     page.keyboard.press("Enter")
     page.wait_for_selector("#field-answer .bad:has-text('choose an answer')")
-    answer(1, 13)
-    page.wait_for_selector(f"#progress:has-text('14 of {2 * STUDY_PAIRS};')")
+    answer(1, 7)
+    page.wait_for_selector(f"#progress:has-text('8 of {STUDY_QUESTIONS};')")
     page.keyboard.press("a")  # chosen, but not confirmed
     process.kill()
     process.wait(30)
-    assert len(journal()) == 13
+    assert len(journal()) == 7
     page.keyboard.press("Enter")
     page.wait_for_selector("#lost:has-text('NOT saved')")
     process = start(START_COMMAND, *arguments, cwd=tmp_path)
     page.goto(re.search(r"http\S+", process.line("R1 answers on "))[0])
-    answer(14, 2 * STUDY_PAIRS)
+    answer(8, STUDY_QUESTIONS)
     page.wait_for_selector("#empty:has-text('All questions are answered')")
     assert process.wait(60) == 0 and not page.locator("#lost").count() and not chromium.script_errors
 
     records = journal()
     assert [record["response"] for record in records] == pressed and len(
         {record["question_id"] for record in records}
-    ) == 40
+    ) == STUDY_QUESTIONS
     assert all(record["seconds"] >= 0 for record in records)
-    questions = open_repository(twenty_pairs).questions("test").set_index("question_id")
+    questions = open_repository(data).questions("test").set_index("question_id")
     cases = questions["case_id"][[record["question_id"] for record in records]].tolist()
     assert not any(a == b for a, b in pairwise(cases))
     letters = [
@@ -227,7 +212,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, twen
         "eval",
         "mediconfusion",
         "--data",
-        twenty_pairs,
+        data,
         "--model",
         "recorded:letters.jsonl",
         "--out",

@@ -5,7 +5,6 @@ plug-ins, dry run.
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -21,8 +20,6 @@ from eval_harness.runs.plan import make_plan
 from eval_harness.runs.requests import RequestMaker, example_rows, make_requests, with_example_images
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.formatting import format_summary
-
-EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ NO_PROXY_VALUES = (
     "127.0.0.0/8",
     "example.org",
 )
-PROXY_CASES = Random(0).sample(list(itertools.product(HOSTS, PROXIES, NO_PROXY_VALUES)), 40)
+PROXY_CASES = Random(0).sample(list(itertools.product(HOSTS, PROXIES, NO_PROXY_VALUES)), 20)
 
 
 @pytest.mark.parametrize(("host", "variable", "spared"), few(PROXY_CASES, 4))
