@@ -22,9 +22,14 @@ class BadInput(ValueError):
     The message states the problem, its location (file and entry) and the remedy, and is shown to
     the user verbatim. A message that is too long is cut in the middle, because the remedy comes
     last.
+
+    Attributes:
+        where: The file or folder that has the problem, which `str` puts in front of the message;
+            None if the message names it. Whoever shows an error from the reader of an uploaded
+            file replaces the path on the server by the file's name.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, where: object = None) -> None:
         # The end of a message is the remedy, so keep two thirds from the start and one third from
         # the end.
         left_out = len(message) - MAX_MESSAGE_LENGTH
@@ -32,6 +37,10 @@ class BadInput(ValueError):
             head, tail = MAX_MESSAGE_LENGTH * 2 // 3, MAX_MESSAGE_LENGTH // 3
             message = f"{message[:head]} ... ({left_out:,} more characters) ... {message[-tail:]}"
         super().__init__(message)
+        self.where = where
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.where is None else f"{self.where}: {self.args[0]}"
 
 
 class Unavailable(BadInput):

@@ -13,12 +13,11 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
-from eval_harness.interop import convert
 from eval_harness.records.result import Result
 from eval_harness.store.comparison import Side, load_side, score_differences
 from eval_harness.store.results_table import tidy_table
 from eval_harness.store.scan import StoredResult, scan_store
-from eval_harness.store.submit import Submitted
+from eval_harness.store.submit import Submitted, build_submission, submit_to_store
 
 Source = str | os.PathLike[str]
 
@@ -61,7 +60,7 @@ def submit(
     Raises:
         BadInput: the answers have problems, which the message lists; nothing was added.
     """
-    return convert.convert_and_submit(
+    return submit_to_store(
         Path(answers), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
         extraction=extraction, kind=kind, reproduced=reproduced, with_questions=with_questions, account=account,
         published=published_name_kinds(),
@@ -262,7 +261,7 @@ def _load_answer_file(path: Path, benchmark: str | None, data: str | None, split
     """Score a file of answers, as `submit` would, and load it as a side."""
     if benchmark is None:
         raise BadInput(f"{path}: not a result. For files of answers, give the --benchmark which the files answer.")
-    submission = convert.prepare_submission(path, benchmark, path.stem, data, split)
+    submission = build_submission(path, benchmark, path.stem, data, split)
     submission.check(path, "It cannot be compared.")
     with temporary_folder(Path(tempfile.gettempdir()), "medprobe-compare-") as folder:
         files = submission.sent.content_by_name() | dict(submission.derived)

@@ -25,9 +25,9 @@ import pandas as pd
 
 from dataset_builders.benchmarks import DEFAULT_SPLITS
 from dataset_builders.build import build
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from leaderboard_space.data.board import Board, TrustedData
 
@@ -73,7 +73,7 @@ def main() -> None:
         data, store, run = str(folder / "data"), folder / "store", folder / "run"
         config = EvalConfig(args.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
         _timed("eval", lambda: run_evaluation(config))
-        done = _timed("submit", lambda: convert_and_submit(run, store, data=data))
+        done = _timed("submit", lambda: submit_to_store(run, store, data=data))
         outcomes = _timed("verify", lambda: verify(str(store), data=[data]))
         trusted = TrustedData([data])
         trusted.refresh()

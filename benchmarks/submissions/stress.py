@@ -29,9 +29,8 @@ from huggingface_hub import HfApi, constants
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, run_folder
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
@@ -44,7 +43,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 ADD = """
 import sys
 from pathlib import Path
-from eval_harness.interop.convert import submit
+from eval_harness.store.submit import submit
 folder, data, numbers = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
 for number in numbers:
     done = submit(Path(f"{folder}/{number}.jsonl"), f"{folder}/store",
@@ -122,7 +121,7 @@ def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> s
 
         def one(number: int) -> tuple[str, dict[str, bytes]]:
             path = folder / f"{number}.jsonl"
-            done = convert_and_submit(path, REPO["repo_id"], "mediconfusion", f"Model {number}", str(data))
+            done = submit_to_store(path, REPO["repo_id"], "mediconfusion", f"Model {number}", str(data))
             return done.location, done.submission.files()
 
         with ThreadPoolExecutor(uploads) as pool:

@@ -1,7 +1,7 @@
 """Read a file of answers in any format.
 
-The output of other harnesses and of the papers' scripts is converted to a plain file, and plain
-files are read by `predictions.py`, so there is only one way to read answers.
+The output of other harnesses and of the papers' scripts is read as the records of a plain file, and
+those are checked by `predictions.py`, so there is only one way to read answers.
 
 A reader is a module with `recognises(path)` and `iter_answers(path, questions, problems)`, which
 yields each answer as (location, question id, journal record). The record's `target` is the answer
@@ -12,21 +12,16 @@ sandbox.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput, clip
-from dataset_builders.files import temporary_folder
+from dataset_builders.errors import clip
 from eval_harness.answer_files import inspect_log, lmms_samples, paper_outputs, vlmevalkit_tables
-from eval_harness.answer_files.predictions import Predictions, format_letters, read_predictions
-from eval_harness.answer_files.untrusted import ProblemList, Record
+from eval_harness.answer_files.predictions import Predictions, check_predictions, format_letters, read_predictions
+from eval_harness.answer_files.untrusted import LocatedRecord, ProblemList
 
 _READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, vlmevalkit_tables, paper_outputs)
 
@@ -48,58 +43,23 @@ def read_answer_file(path: Path, questions: pd.DataFrame) -> Predictions:
         questions: The questions of the split (at least `question_id`, `options`, `answer`).
 
     Returns:
-        The answers, as rows of `answers.parquet`.
+        The valid answers and the problems of the records, as `read_predictions` does.
 
     Raises:
-        BadInput: If the file has problems; lists all of them.
-    """
-    with as_plain_file(path, questions) as plain_path:
-        predictions = read_predictions(plain_path, questions)
-    problems = ProblemList()
-    problems.problems = [line.replace(str(plain_path), str(path)) for line in predictions.problems]
-    problems.check()
-    return predictions
-
-
-@contextmanager
-def as_plain_file(path: Path, questions: pd.DataFrame) -> Iterator[Path]:
-    """Convert the output of another harness or a paper's script to a plain file of answers.
-
-    Any other file is passed through. The converted file is deleted on exit.
-
-    Args:
-        path: The file of answers.
-        questions: The questions of the split.
-
-    Yields:
-        The path of a plain file.
-
-    Raises:
-        BadInput: If the file has problems; lists all of them.
+        BadInput: If the file cannot be read at all, or is the output of a harness for other
+            questions; lists all such problems.
     """
     reader = find_reader(path)
     if reader is None:
-        yield path
-        return
-
+        return read_predictions(path, questions)
     problems = ProblemList()
-    json_records = [json.dumps(record) + "\n" for record in _answers(reader, path, questions, problems)]
-    problems.check()
-
-    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-answers-") as folder:
-        plain_path = folder / f"{path.stem}.jsonl"
-        plain_path.write_text("".join(json_records), encoding="utf-8")
-        modified_at = path.stat().st_mtime  # the modification time dates the answers, so the copy keeps it
-        os.utime(plain_path, (modified_at, modified_at))
-        try:
-            yield plain_path
-        except BadInput as error:
-            # Users know their own file, not the converted copy.
-            raise type(error)(str(error).replace(str(plain_path), str(path))) from None
+    records = list(_answers(reader, path, questions, problems))
+    problems.check(path)
+    return check_predictions(records, questions, problems)
 
 
-def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[Record]:
-    """Yield the answers of a harness's file as records of a plain file.
+def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedRecord]:
+    """Yield the answers of a harness's file with their locations, as records of a plain file.
 
     Two things are reported in `problems`: answers to another version of the dataset, and an
     incomplete run. A harness asks all questions of a task, so a question without an answer was left
@@ -127,12 +87,12 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
             continue
         answered_ids.add(str(question_id))
         # Defaults come first, so that the record's own fields override them.
-        yield {"sample": 0, "response": None} | record | {"question_id": str(question_id)}
+        yield location, {"sample": 0, "response": None} | record | {"question_id": str(question_id)}
 
     answered_count, question_count = len(answered_ids & targets_by_id.keys()), len(targets_by_id)
     if must_be_complete and 0 < answered_count < question_count:
         problems.add(
-            str(path),
+            None,
             f"answers {answered_count:,} of {question_count:,} questions; only a run of the whole "
             "split can be scored (leave out the harness's --limit)",
         )

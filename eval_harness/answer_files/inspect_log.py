@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput, clip
+from dataset_builders.errors import BadInput, clip, first_line
 from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_questions
-from eval_harness.answer_files.predictions import FileDescription
 from eval_harness.answer_files.untrusted import ProblemList
 from eval_harness.records.request import normalize_finish_reason
 
@@ -52,8 +51,9 @@ def read_header(path: Path) -> EvalLog:
 
     if log.status != "success":
         raise BadInput(
-            f"{path}: this evaluation did not finish (its status is {clip(log.status)}). Finish it "
-            "with `inspect eval-retry`, then give the new log."
+            f"this evaluation did not finish (its status is {clip(log.status)}). Finish it with "
+            "`inspect eval-retry`, then give the new log.",
+            path,
         )
 
     return log
@@ -76,15 +76,17 @@ def iter_samples(path: Path) -> Iterator[EvalSample]:
 
 def _damaged(path: Path, error: Exception) -> BadInput:
     """Make the error for a log that cannot be read."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    reason = first_line(error) or type(error).__name__
     return BadInput(
-        f"{path}: damaged inspect-ai log ({reason}). Give the log that `inspect eval` wrote, a "
-        ".eval file or its JSON form."
+        f"damaged inspect-ai log ({reason}). Give the log that `inspect eval` wrote, a .eval file or its JSON form.",
+        path,
     )
 
 
-def describe(path: Path) -> FileDescription:
-    """Describe a log: its model, and for our tasks also benchmark, dataset and split.
+def describe(path: Path) -> tuple[str | None, str | None, str | None, str | None]:
+    """Return the benchmark, model, dataset and split of a log.
+
+    Logs of other tasks than ours give only the model.
 
     Raises:
         BadInput: If the log is damaged, unfinished, or covers a part of the split.
@@ -94,16 +96,11 @@ def describe(path: Path) -> FileDescription:
     omitted_part = metadata.get("left_out") or ("inspect's --limit" if log.eval.config.limit is not None else None)
     if omitted_part:
         raise BadInput(
-            f"{path}: this evaluation covers only a part ({clip(omitted_part)}). Only a run of the "
-            "whole split can be scored."
+            f"this evaluation covers only a part ({clip(omitted_part)}). Only a run of the whole split can be scored.",
+            path,
         )
 
-    return FileDescription(
-        metadata.get("benchmark"),
-        log.eval.model or None,
-        metadata.get("data"),
-        metadata.get("split"),
-    )
+    return metadata.get("benchmark"), log.eval.model or None, metadata.get("data"), metadata.get("split")
 
 
 def _task_metadata(log: EvalLog) -> dict[str, Any]:
@@ -127,19 +124,13 @@ def iter_answers(
     """
     fingerprint = _task_metadata(read_header(path)).get("fingerprint")
     if fingerprint is not None and fingerprint != fingerprint_questions(questions):
-        problems.add(
-            str(path),
-            f"asked questions of another version of this dataset (fingerprint {clip(fingerprint)})",
-        )
+        problems.add(None, f"asked questions of another version of this dataset (fingerprint {clip(fingerprint)})")
         return
 
     options_by_id = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
     # inspect-ai may reorder options (shuffle): letters are only valid in the dataset's order.
     for number, sample in enumerate(iter_samples(path), 1):
-        location, question_id = (
-            f"{path}, sample {number}",
-            sample.metadata.get("question_id", sample.id),
-        )
+        location, question_id = f"sample {number}", sample.metadata.get("question_id", sample.id)
         expected_options = options_by_id.get(str(question_id))
         if expected_options is not None and sample.choices is not None and sample.choices != list(expected_options):
             problems.add(

@@ -91,7 +91,7 @@ def _records(path: Path, problems: ProblemList) -> Iterator[tuple[str, str | Non
         document = parse_json(text, constants=True)
     except ValueError as error:
         if "\n{" not in text:
-            raise BadInput(f"{path}: cannot be read as JSON ({str(error)[:200]}). Write it again.") from None
+            raise BadInput(f"cannot be read as JSON ({str(error)[:200]}). Write it again.", path) from None
         yield from ((location, None, record) for location, record in iter_json_lines(path, problems))
         return
 
@@ -102,7 +102,7 @@ def _records(path: Path, problems: ProblemList) -> Iterator[tuple[str, str | Non
     for entry_name, record in entries:
         is_named = isinstance(document, dict)
         yield (
-            f"{path}, entry {clip(entry_name) if is_named else entry_name}",
+            f"entry {clip(entry_name) if is_named else entry_name}",
             str(entry_name) if is_named else None,
             record,
         )

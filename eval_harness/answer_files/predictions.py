@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
@@ -37,18 +37,6 @@ FAILURE_PLACEHOLDERS = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_F
 """Prefixes of the text that harnesses store for an answer that was never received."""
 
 
-class FileDescription(NamedTuple):
-    """Benchmark, model, dataset and split of a file of answers; None if unknown.
-
-    The fields are the arguments of `store.submit.build_submission`.
-    """
-
-    benchmark: str | None = None
-    model: str | None = None
-    data: str | None = None
-    split: str | None = None
-
-
 def format_letters(answer: Sequence[int]) -> str:
     """Return the answer key of a question as harnesses write it: "B", or "BC" for two options."""
     return "".join(LETTERS[int(index)] for index in answer)
@@ -68,11 +56,11 @@ class Predictions:
     """Contents of a file of answers.
 
     `rows` have the columns of `answers.parquet`, in file order; `problems` lists everything that is
-    wrong with the file.
+    wrong with the file, each with its location in it.
     """
 
     rows: list[Record] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: ProblemList = field(default_factory=ProblemList)
 
     @property
     def samples(self) -> int:
@@ -95,17 +83,20 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
         BadInput: If the file cannot be read at all.
     """
     problems = ProblemList()
-    rows = _answer_rows(iter_records(path, problems), problems)
+    return check_predictions(iter_records(path, problems), questions, problems)
+
+
+def check_predictions(records: Iterable[LocatedRecord], questions: pd.DataFrame, problems: ProblemList) -> Predictions:
+    """Check the records of a file; arguments and return value as for `read_predictions`."""
+    rows = _answer_rows(records, problems)
     answer_rows = check_rows(rows, questions, MAX_SAMPLES, "mc", problems)
     if answer_rows and all(row["sample"] > 0 for row in answer_rows):
-        problems.add(
-            str(path),
-            f"its samples begin with {min(row['sample'] for row in answer_rows)}. Number them from 0.",
-        )
-    if not answer_rows and not problems.problems:
-        problems.add(str(path), "contains no answers. Each record needs question_id and response.")
+        first_sample = min(row["sample"] for row in answer_rows)
+        problems.add(None, f"its samples begin with {first_sample}. Number them from 0.")
+    if not answer_rows and not problems:
+        problems.add(None, "contains no answers. Each record needs question_id and response.")
 
-    return Predictions(answer_rows, problems.problems)
+    return Predictions(answer_rows, problems)
 
 
 def _answer_rows(records: Iterable[LocatedRecord], problems: ProblemList) -> Iterator[LocatedRecord]:
@@ -229,7 +220,7 @@ def check_rows(
             continue
         problems.add(location, problem)
         if problems.full:
-            problems.problems.append("and more; the rest was not read")
+            problems.append("and more; the rest was not read")
             break
 
     return list(accepted.values())

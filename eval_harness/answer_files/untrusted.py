@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from dataset_builders.errors import MAX_LISTED_PROBLEMS as MOST_SHOWN
-from dataset_builders.errors import BadInput, clip
+from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput, clip
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FILE_BYTES
 from eval_harness.records.names import printable_line
 
@@ -38,7 +37,7 @@ PARQUET_BATCH_ROWS = 256
 """Rows of a Parquet file held in memory at a time."""
 Record = dict[str, Any]
 LocatedRecord = tuple[str, Record]
-"""(location in the file, record)."""
+"""(location in the file, such as "line 3"; record)."""
 FINISH_FIELDS = ("finish_reason", "stop_reason", "finishReason")
 """Fields for why a response ended, in the APIs of OpenAI, Anthropic and Gemini."""
 ANSWER_FILE_COLUMNS = (
@@ -74,29 +73,33 @@ def printable_lines(lines: Sequence[str], max_chars: int = 600) -> list[str]:
     return safe if len(lines) <= MAX_LISTED_LINES else [*safe, f"and {len(lines) - MAX_LISTED_LINES:,} more"]
 
 
-class ProblemList:
-    """The problems of a file, each with its location."""
+class ProblemList(list[str]):
+    """The problems of a file, each with its location in the file."""
 
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def add(self, location: str, message: str) -> None:
-        """Add a problem unless the list is full."""
+    def add(self, location: str | None, message: str) -> None:
+        """Add a problem unless the list is full; `location` is None for the file as a whole."""
         if not self.full:
-            self.problems.append(printable_line(f"{location}: {message}"))
+            self.append(printable_line(message if location is None else f"{location}: {message}"))
 
     @property
     def full(self) -> bool:
         """True once there are so many problems that reading on is pointless."""
-        return len(self.problems) >= MAX_PROBLEMS
+        return len(self) >= MAX_PROBLEMS
 
-    def check(self) -> None:
-        """Raise BadInput with the first problems, if there are any."""
-        if self.problems:
-            unlisted_count = len(self.problems) - MOST_SHOWN
-            suffix = f"; and {unlisted_count} more" if unlisted_count > 0 else ""
-            problems = "; ".join(problem.rstrip(".") for problem in self.problems[:MOST_SHOWN])
-            raise BadInput(f"{problems}{suffix}. Correct the file.")
+    def check(self, path: Path) -> None:
+        """Raise BadInput with the first problems of the file at `path`, if there are any."""
+        if self:
+            raise BadInput(f"{join_problems(self)}. Correct the file.", path)
+
+
+def join_problems(problems: Sequence[str], hint: str = "") -> str:
+    """Join the first problems for a message in one line, without the final full stop.
+
+    `hint` follows the number of those that are not listed.
+    """
+    listed = "; ".join(problem.rstrip(".") for problem in problems[:MAX_LISTED_PROBLEMS])
+    unlisted_count = len(problems) - MAX_LISTED_PROBLEMS
+    return listed + (f"; and {unlisted_count} more{hint}" if unlisted_count > 0 else "")
 
 
 def iter_records(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
@@ -110,23 +113,25 @@ def iter_records(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     """
     for count, (location, record) in enumerate(_choose_reader(path, check_file(path))(path, problems)):
         if count >= MAX_ANSWERS:
-            raise BadInput(f"{path}: contains more than {MAX_ANSWERS:,} answers. No benchmark has so many questions.")
+            raise BadInput(f"contains more than {MAX_ANSWERS:,} answers. No benchmark has so many questions.", path)
         record.pop("", None)
         yield location, record
         if problems.full:
             return
 
 
-def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES, name: str | None = None) -> bytes:
     """Return the first 4,096 bytes of a regular file within the size limit.
 
     Args:
         path: The file; its name and content are untrusted.
         max_bytes: Largest accepted size.
+        name: What messages call the file; None for its path.
 
     Raises:
         BadInput: For any other file, archives and pickles included.
     """
+    where = name or path
     try:
         file_stat, head = path.stat(), b""
         # Opening anything else could block (a FIFO) or never end (a device).
@@ -134,24 +139,24 @@ def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
             with path.open("rb") as file:
                 head = file.read(4096)
     except FileNotFoundError:
-        raise BadInput(f"{path}: no such file or run folder.") from None
+        raise BadInput("no such file or run folder.", where) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+        raise BadInput(f"cannot be read ({getattr(error, 'strerror', None) or error}).", where) from None
 
     if not stat.S_ISREG(file_stat.st_mode):
-        raise BadInput(f"{path}: is not a regular file. {ACCEPTED_FORMATS}")
+        raise BadInput(f"is not a regular file. {ACCEPTED_FORMATS}", where)
     if file_stat.st_size == 0:
-        raise BadInput(f"{path}: is empty. {ACCEPTED_FORMATS}")
+        raise BadInput(f"is empty. {ACCEPTED_FORMATS}", where)
     if file_stat.st_size > max_bytes:
         raise BadInput(
-            f"{path}: has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Remove "
-            "everything that is not an answer."
+            f"has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Remove everything that is not an answer.",
+            where,
         )
     # A NUL byte never occurs in UTF-8 text of the accepted formats.
     if b"\0" in head and not head.startswith(b"PAR1"):
         raise BadInput(
-            f"{path}: is neither UTF-8 text nor a Parquet file; archives and pickles are never "
-            f"opened. {ACCEPTED_FORMATS}"
+            f"is neither UTF-8 text nor a Parquet file; archives and pickles are never opened. {ACCEPTED_FORMATS}",
+            where,
         )
 
     return head
@@ -166,7 +171,7 @@ def _choose_reader(path: Path, head: bytes) -> Callable[[Path, ProblemList], Ite
         return _iter_parquet
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"["):
-        raise BadInput(f"{path}: is a JSON document. {ACCEPTED_FORMATS} `medprobe submit` converts it on your machine.")
+        raise BadInput(f"is a JSON document. {ACCEPTED_FORMATS} `medprobe submit` converts it on your machine.", path)
     return iter_json_lines if text.startswith(b"{") else _iter_csv
 
 
@@ -227,7 +232,7 @@ def open_text(path: Path, newline: str) -> Iterator[TextIO]:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: is not UTF-8 text ({error.reason}). Save it as UTF-8.") from None
+        raise BadInput(f"is not UTF-8 text ({error.reason}). Save it as UTF-8.", path) from None
 
 
 def iter_json_lines(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
@@ -240,7 +245,7 @@ def iter_json_lines(path: Path, problems: ProblemList) -> Iterator[LocatedRecord
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            location = f"{path}, line {number}"
+            location = f"line {number}"
             try:
                 yield location, parse_object(line, constants=True)
             except ValueError as error:
@@ -273,17 +278,18 @@ def _iter_csv(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
         )
         if not QUESTION_ID_COLUMNS & {*names}:
             raise BadInput(
-                f"{path}: has no column question_id; its columns are {format_names(names)}. Name "
-                f"the columns question_id and response. {ACCEPTED_FORMATS}"
+                f"has no column question_id; its columns are {format_names(names)}. Name the columns "
+                f"question_id and response. {ACCEPTED_FORMATS}",
+                path,
             )
         named_columns = [name for name in names if name]
         if len(set(named_columns)) < len(named_columns):
-            raise BadInput(f"{path}: has two columns with the same name. Rename one of them.")
+            raise BadInput("has two columns with the same name. Rename one of them.", path)
         # strict: malformed quoting is an error instead of a silently merged field.
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             for row in reader:
-                location = f"{path}, line {header_lines + reader.line_num}"
+                location = f"line {header_lines + reader.line_num}"
                 if row and len(row) != len(names):
                     message = f"has {len(row)} fields, but the first line names {len(names)} columns. Quote the texts."
                     problems.add(location, message)
@@ -294,8 +300,8 @@ def _iter_csv(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
                         {name: value if value != "" or name == "response" else None for name, value in values},
                     )
         except csv.Error as error:
-            location = f"{path}, line {header_lines + reader.line_num}"
-            raise BadInput(f"{location}: not CSV ({error}). Quote texts that contain quotes.") from None
+            location = f"line {header_lines + reader.line_num}"
+            raise BadInput(f"{location}: not CSV ({error}). Quote texts that contain quotes.", path) from None
 
 
 def select_answer_fields(record: Mapping[Any, Any]) -> Record:
@@ -314,7 +320,7 @@ def format_names(names: Sequence[object]) -> str:
 def _iter_parquet(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     """Yield (location, record) of each row of a Parquet file."""
     for number, record in enumerate(iter_parquet_rows(path, ANSWER_FILE_COLUMNS), 1):
-        yield f"{path}, row {number}", record
+        yield f"row {number}", record
 
 
 def iter_parquet_rows(
@@ -345,10 +351,10 @@ def iter_parquet_rows(
     import pyarrow.parquet as pq
 
     def unreadable(reason: str) -> BadInput:
-        return BadInput(f"{name}: cannot be read as Parquet ({printable_line(reason, 200)}). Write it again.")
+        return BadInput(f"cannot be read as Parquet ({printable_line(reason, 200)}). Write it again.", where)
 
+    where = name if isinstance(source, bytes) else source
     if not isinstance(source, bytes):
-        name = str(source)
         check_file(source)
 
     try:
@@ -364,7 +370,7 @@ def iter_parquet_rows(
             if schema is not None and (actual_types := _column_types(file.schema_arrow)) != (
                 expected_types := _column_types(schema)
             ):
-                raise BadInput(f"{name} has the columns {clip(actual_types, 300)}, not {expected_types}")
+                raise BadInput(f"has the columns {clip(actual_types, 300)}, not {expected_types}", where)
             chunks = [
                 metadata.row_group(group).column(number)
                 for group in range(metadata.num_row_groups)
@@ -374,9 +380,9 @@ def iter_parquet_rows(
             if columns and not (QUESTION_ID_COLUMNS & set(names) and "response" in names):
                 raise BadInput(
                     printable_line(
-                        f"{name}: has no columns question_id and response; its columns are "
-                        f"{format_names(names)}. Rename them."
-                    )
+                        f"has no columns question_id and response; its columns are {format_names(names)}. Rename them."
+                    ),
+                    where,
                 )
             unpacked = sum(
                 chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in read_columns

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line
 from dataset_builders.extras import require
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.predictions import journal_record
@@ -66,14 +66,15 @@ def iter_answers(
     text_column = next((name for name in ("prediction", "response") if name in table.columns), None)
     if not id_columns or text_column is None:
         raise BadInput(
-            f"{path}: lacks the columns question_id and prediction, or answers other questions (it "
-            f"has {format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV for "
-            "VLMEvalKit; in GMAI-MMBench's official TSV, `index` is the question's id."
+            "lacks the columns question_id and prediction, or answers other questions (it has "
+            f"{format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV for VLMEvalKit; "
+            "in GMAI-MMBench's official TSV, `index` is the question's id.",
+            path,
         )
 
     # Row 1 of a spreadsheet is the header.
     for number, row in enumerate(table.to_dict("records"), 2):
-        location = f"{path}, row {number}"
+        location = f"row {number}"
         if text_column == "response":
             fields = {name: value or None for name, value in select_answer_fields(row).items()}
             yield location, row[id_columns[0]], fields | {text_column: row[text_column]}
@@ -112,5 +113,5 @@ def _read_table(path: Path) -> pd.DataFrame:
             return pd.DataFrame(parse_json(content, constants=True)).fillna("").astype(str)
         return pd.read_csv(path, sep="\t" if "\t" in content.partition("\n")[0] else ",", **read_options)
     except Exception as error:  # the exception for a damaged file depends on the library
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise BadInput(f"{path}: cannot be read as a table of predictions ({reason}).") from None
+        reason = first_line(error) or type(error).__name__
+        raise BadInput(f"cannot be read as a table of predictions ({reason}).", path) from None

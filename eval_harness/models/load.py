@@ -151,6 +151,7 @@ class Recorded(PromptlessBackend):
         from eval_harness.answer_files.harness_formats import read_answer_file
 
         predictions = read_answer_file(self.path, questions)
+        predictions.problems.check(self.path)
         self.answers = {(row["question_id"], row["sample"]): row for row in predictions.rows}
         return predictions.samples
 

@@ -266,6 +266,6 @@ def read_result(path: Path) -> Result:
         # Some editors start a UTF-8 file with a byte order mark.
         return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except FileNotFoundError:
-        raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
+        raise BadInput("no such result file. `medprobe score RUN_DIR` writes one.", path) from None
     except ValidationError as error:
-        raise BadInput(f"{path}: not a result file: {first_validation_error(error)}.") from None
+        raise BadInput(f"not a result file: {first_validation_error(error)}.", path) from None

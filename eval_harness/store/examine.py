@@ -160,7 +160,7 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
         derived=derived_files(derived),
         digests=compute_digests(derived.readings, questions),
         questions=questions.to_parquet(index=False) if dataset.is_vouched else None,
-        problems=[printable_line(line) for line in (*record_problems, *problems.problems)],
+        problems=[printable_line(line) for line in (*record_problems, *problems)],
         flags=[printable_line(line) for line in flags],
         notes=list(_notes(run, dataset, questions, answers, derived.result)),
     )
@@ -178,7 +178,7 @@ def read_sent(folder: Path) -> SubmittedFiles:
         (JUDGE_FILE, MAX_FILE_BYTES),
     ):
         if name != JUDGE_FILE or (folder / name).exists():
-            check_file(folder / name, max_bytes)
+            check_file(folder / name, max_bytes, name)
     return SubmittedFiles.from_folder(folder)
 
 

@@ -25,14 +25,14 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput, clip
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.client import connect_with_token, hide_progress_bars, hub_errors, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import DATASET_SCHEMA_VERSION
 from eval_harness.answer_files.predictions import Predictions, read_predictions
-from eval_harness.answer_files.untrusted import MAX_PROBLEMS, format_names, printable_line
+from eval_harness.answer_files.untrusted import MAX_PROBLEMS, format_names, join_problems, printable_line
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import complete_answers, read_responses
@@ -163,8 +163,7 @@ class HiddenTest:
             raise BadInput(wrong)
         predictions, problems = self._read(upload, name)
         if problems:
-            suffix = f"; and {len(problems) - MAX_LISTED_PROBLEMS} more" if len(problems) > MAX_LISTED_PROBLEMS else ""
-            raise BadInput(f"{'; '.join(problems[:MAX_LISTED_PROBLEMS])}{suffix}. Nothing was scored or counted.")
+            raise BadInput(f"{join_problems(problems)}. Nothing was scored or counted.")
 
         test, key = self._test, self._key
         answers = read_responses(
@@ -238,39 +237,34 @@ class HiddenTest:
         try:
             limits = limits_for(len(test.questions))
             predictions = run_in_turn(client, run_sandboxed, limits, read_predictions, upload, test.questions)
-        except (BadInput, OSError) as error:
-            return Predictions(), [_hide_path(str(error), upload)]
+        except BadInput as error:
+            error.where = upload.name
+            return Predictions(), [str(error)]
 
-        problems = [_hide_path(line, upload) for line in predictions.problems]
+        problems = list(predictions.problems)
         if predictions.samples > 1:
-            problems.append(f"{upload.name}: has {predictions.samples} samples per question. Give one answer for each.")
+            problems.append(f"has {predictions.samples} samples per question. Give one answer for each.")
         silent = [row["question_id"] for row in predictions.rows if row["delivery"] != "answered"]
         if silent:
             problems.append(
-                f"{upload.name}: {_format_count(silent, test)} without a response "
-                f"({format_names(silent)}). Ask the model again; if it still gives none, say so in "
-                "the response."
+                f"{_format_count(silent, test)} without a response ({format_names(silent)}). Ask the "
+                "model again; if it still gives none, say so in the response."
             )
 
         answered = {row["question_id"] for row in predictions.rows}
         missing = [name for name in test.questions["question_id"].astype(str) if name not in answered]
         if missing and predictions.rows and len(predictions.problems) < MAX_PROBLEMS:
             problems.append(
-                f"{upload.name}: {_format_count(missing, test)} not answered "
-                f"({format_names(missing)}). A file must answer every question of the test."
+                f"{_format_count(missing, test)} not answered ({format_names(missing)}). A file must "
+                "answer every question of the test."
             )
 
-        return predictions, [printable_line(line) for line in problems]
+        return predictions, [printable_line(f"{upload.name}: {line}") for line in problems]
 
 
 def _format_count(names: list[str], test: HiddenQuestions) -> str:
     """Format "N of M questions is/are"."""
     return f"{len(names):,} of {len(test.questions):,} questions {'is' if len(names) == 1 else 'are'}"
-
-
-def _hide_path(line: str, upload: Path) -> str:
-    """Replace the upload's path on the server by its file name."""
-    return line.replace(str(upload), upload.name).rstrip(".")
 
 
 def _compute_score(test: HiddenQuestions, key: HiddenKey, answers: pd.DataFrame) -> tuple[float, int]:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput
+from dataset_builders.errors import BadInput
+from eval_harness.answer_files.untrusted import join_problems
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_FILE, SubmittedFiles
 from eval_harness.records.names import model_slug
@@ -99,14 +100,8 @@ class Submission:
             remedy: Last sentence of the message.
         """
         if self.problems:
-            messages = [
-                line.removeprefix(f"{source}, ").removeprefix(f"{source}: ").rstrip(".")
-                for line in self.problems[:MAX_LISTED_PROBLEMS]
-            ]
-            unlisted_count = len(self.problems) - MAX_LISTED_PROBLEMS
             count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
-            suffix = f"; and {unlisted_count} more (--dry-run lists them)" if unlisted_count > 0 else ""
-            raise BadInput(f"{source}: {count}{'; '.join(messages)}{suffix}. {remedy}")
+            raise BadInput(f"{count}{join_problems(self.problems, ' (--dry-run lists them)')}. {remedy}", source)
 
 
 def result_folder(result: Result, run_id: str) -> str:

@@ -1,7 +1,8 @@
 """Submit a run folder, the files of a submission, or a file of answers to a store.
 
 The files for the store are made here and examined (`examine.py`), then added (`folder_store.py`,
-`hub_store.py`). Untrusted files are read in the sandbox.
+`hub_store.py`). A server reads only run folders and plain files of answers, in the sandbox; on the
+submitter's machine, files of answers in other formats are read as well.
 
 See also: verifying other people's submissions (`verification.py`).
 """
@@ -14,11 +15,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput, Unavailable, clip
-from eval_harness.answer_files.predictions import read_predictions
+from eval_harness.answer_files import inspect_log
+from eval_harness.answer_files.harness_formats import find_reader, read_answer_file
+from eval_harness.answer_files.predictions import Predictions, read_predictions
 from eval_harness.answer_files.untrusted import (
     ANSWER_FILE_COLUMNS,
     check_file,
@@ -139,6 +143,46 @@ def add_to_store(
     return Submitted(submission, *folder_store.add_to_folder(Path(to), submission, acceptance))
 
 
+def submit_to_store(
+    source: Path,
+    to: str | Path,
+    benchmark: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    *,
+    account: str | None = None,
+    published: PublishedNames | None = None,
+    with_questions: bool = False,
+    **options: Any,
+) -> Submitted:
+    """Build a submission and add it to a store.
+
+    Args:
+        source: See `build_submission`.
+        to: Store: a folder, or ORG/NAME on the Hub. An existing folder takes precedence.
+        benchmark: See `build_submission`.
+        model: See `build_submission`.
+        data: See `build_submission`.
+        split: See `build_submission`.
+        account: Account recorded by a folder store (default: the user of this machine).
+        published: Model names in papers, to compare the submission's model name with.
+        with_questions: Also commit the questions of a reproduced result to a Hub store.
+        **options: Further arguments of `build_submission`.
+
+    Returns:
+        Where the submission is, and whether it is new.
+
+    Raises:
+        BadInput: If there are problems; lists all of them.
+    """
+    # A dataset released by the owner of a Hub store is trusted.
+    owner = str(to).split("/")[0] if is_hub_store(to) else None
+    submission = build_submission(source, benchmark, model, data, split, owner=owner, **options)
+    submission.check(source)
+    return add_to_store(submission, to, account=account, published=published, with_questions=with_questions)
+
+
 def build_submission(
     source: Path,
     benchmark: str | None = None,
@@ -153,9 +197,10 @@ def build_submission(
     """Build and examine the submission of a run folder, a submission folder, or a file of answers.
 
     Args:
-        source: A run folder, a folder of run.json and answers.parquet, or a file of answers.
-        benchmark: Benchmark of a file of answers.
-        model: Model name of a file of answers.
+        source: A run folder, a folder of run.json and answers.parquet, or a file of answers in any
+            format (`answer_files/harness_formats.py`).
+        benchmark: Benchmark of a file of answers that does not name it itself.
+        model: Model name of a file of answers that does not name it itself.
         data: Dataset to score against (folder or Hub repository); None uses the one that the run
             names.
         split: Split of a file of answers.
@@ -173,31 +218,41 @@ def build_submission(
         BadInput: If no scores can be computed, because of unreadable files, an unknown dataset or
             missing options.
     """
-    if source.is_dir() and (benchmark or model or split or kind):
-        raise BadInput(
-            f"submit {source}: a folder already states benchmark, model, kind and split. Leave these options out."
-        )
-    if not source.is_dir():
-        check_file(source)
-        if not benchmark or not model:
-            raise BadInput(f"submit {source}: not a folder. For a file of answers, give its --benchmark and --model.")
-        if reproduced:
+    if source.is_dir():
+        if benchmark or model or split or kind:
             raise BadInput(
-                f"submit {source}: --reproduced: a file of answers does not describe its run. Run "
-                "the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder."
+                f"submit {source}: a folder already states benchmark, model, kind and split. Leave these options out."
             )
-        selection = select_questions(benchmark, data, split)
-        dataset = load_split(selection.repository, selection.split, is_vouched=True)
-        return examine_answer_file(source, dataset, model, kind, extraction)
+        # Not a lambda: the sandbox must be able to pickle it.
+        find = partial(_find_folder_dataset, data, owner)
+        try:
+            return examine_folder(source, find, reproduced)
+        except BadInput as error:
+            message = f"{str(error).rstrip('.')}. Nothing was submitted."
+            raise type(error)(printable_line(message, 2_000), source) from error
 
-    # Not a lambda: the sandbox must be able to pickle it.
-    find = partial(_find_folder_dataset, data, owner)
-    try:
-        return examine_folder(source, find, reproduced)
-    except BadInput as error:
-        message = str(error).removeprefix(f"{source}/").removeprefix(f"{source}: ").rstrip(".")
-        message = message.removesuffix(". Nothing was submitted")
-        raise type(error)(printable_line(f"{source}: {message}. Nothing was submitted.", 2_000)) from error
+    reader = find_reader(source)
+    if reader is None:
+        check_file(source)
+    if reader is inspect_log:  # the only format that names its benchmark and dataset
+        logged = inspect_log.describe(source)
+        stated = (benchmark, model, data, split)
+        benchmark, model, data, split = (
+            value or logged_value for value, logged_value in zip(stated, logged, strict=True)
+        )
+    if not benchmark or not model:
+        raise BadInput(f"submit {source}: not a folder. For a file of answers, give its --benchmark and --model.")
+    if reproduced:
+        raise BadInput(
+            f"submit {source}: --reproduced: a file of answers does not describe its run. Run "
+            "the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder."
+        )
+    selection = select_questions(benchmark, data, split)
+    dataset = load_split(selection.repository, selection.split, is_vouched=True)
+    if reader is None:
+        return examine_answer_file(source, dataset, model, kind, extraction)
+    # Only the submitter reads the files of other programs, and has the memory of this machine.
+    return _examine_predictions(read_answer_file(source, dataset.questions), source, dataset, model, kind, extraction)
 
 
 def _find_folder_dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
@@ -214,7 +269,8 @@ def examine_folder(folder: Path, find: DatasetLookup, reproduced: bool = False) 
         reproduced: True if the store's owner ran the model.
 
     Raises:
-        BadInput: If the folder is neither of the two, or no scores can be computed.
+        BadInput: If the folder is neither of the two, or no scores can be computed; the message
+            names the files, but not the folder.
     """
     size = sum(path.stat().st_size for path in (folder / ANSWERS_FILE, folder / JUDGE_FILE) if path.is_file())
     return run_sandboxed(run_json_limits(size), _examine_folder, folder, find, reproduced)
@@ -223,7 +279,7 @@ def examine_folder(folder: Path, find: DatasetLookup, reproduced: bool = False) 
 def examine_answer_file(
     path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
 ) -> Submission:
-    """Examine a file of another harness's answers, in the sandbox.
+    """Examine a plain file of answers, in the sandbox.
 
     Args:
         path: The file; its content is untrusted.
@@ -235,15 +291,8 @@ def examine_answer_file(
     Raises:
         BadInput: If the file cannot be read, or the kind is unknown.
     """
-    return run_sandboxed(
-        run_json_limits(path.stat().st_size),
-        _examine_answer_file,
-        path,
-        dataset,
-        model,
-        kind,
-        extraction,
-    )
+    limits = run_json_limits(path.stat().st_size)
+    return run_sandboxed(limits, _examine_answer_file, path, dataset, model, kind, extraction)
 
 
 def _answer_file_limits(path: Path, dataset: Dataset) -> Limits:
@@ -255,10 +304,8 @@ def _answer_file_limits(path: Path, dataset: Dataset) -> Limits:
     question_count = max(1, len(dataset.questions))
     row_count = path.stat().st_size // MIN_ANSWER_BYTES
     if check_file(path).startswith(b"PAR1"):
-        next(
-            iter_parquet_rows(path, ANSWER_FILE_COLUMNS, max_rows=min(question_count * MAX_SAMPLES, MAX_ANSWERS)),
-            None,
-        )
+        max_rows = min(question_count * MAX_SAMPLES, MAX_ANSWERS)
+        next(iter_parquet_rows(path, ANSWER_FILE_COLUMNS, max_rows=max_rows), None)
         row_count = pq.read_metadata(path).num_rows
 
     return limits_for(
@@ -289,19 +336,26 @@ def _examine_folder(folder: Path, find: DatasetLookup, reproduced: bool) -> Subm
 
 
 def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
-    """Examine a file of answers; runs in the sandbox."""
+    """Examine a plain file of answers; runs in the sandbox."""
+    tighten_limits(_answer_file_limits(path, dataset))
+    return _examine_predictions(read_predictions(path, dataset.questions), path, dataset, model, kind, extraction)
+
+
+def _examine_predictions(
+    predictions: Predictions, path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str
+) -> Submission:
+    """Examine the answers that were read from a file."""
     if kind is not None and kind not in SUBMITTABLE_KINDS:
         raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(SUBMITTABLE_KINDS)}, or leave it out.")
-    tighten_limits(_answer_file_limits(path, dataset))
-    predictions = read_predictions(path, dataset.questions)
     max_chars = limits_for(len(dataset.questions), predictions.samples).unpacked
     total_chars = sum(len(str(value)) for row in predictions.rows for value in row.values())
     # Checked here, since a later message would name a file that the user has never seen.
     if total_chars > max_chars:
         raise BadInput(
-            f"{path}: its answers contain {total_chars / 1e6:,.0f} MB of text, but a store accepts at most "
+            f"its answers contain {total_chars / 1e6:,.0f} MB of text, but a store accepts at most "
             f"{max_chars / 1e6:,.0f} MB for {len(predictions.rows):,} answers. Leave out everything "
-            "but the answers, such as prompts or reasoning."
+            "but the answers, such as prompts or reasoning.",
+            path,
         )
 
     benchmark = dataset.benchmark(dataset.questions, dataset.partial)
@@ -327,7 +381,7 @@ def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | N
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )
 
-    sent = SubmittedFiles(_run_bytes(_publishable_run(run)), encode_answers(answer_frame(predictions.rows)))
+    sent = SubmittedFiles(_publishable_run(run), encode_answers(answer_frame(predictions.rows)))
     return _examine(sent, dataset, predictions.problems)
 
 
@@ -336,19 +390,19 @@ def _read_submission(folder: Path, run: RunRecord) -> SubmittedFiles:
     judged = (folder / JUDGE_FILE).exists()
     if not (folder / ANSWERS_FILE).exists():
         raise BadInput(
-            f"{folder}: has no {ANSWERS_FILE}, which `medprobe eval` writes once every question "
-            "was asked. Run the same command again to continue, or `medprobe score RUN_DIR "
-            "--asked-only` to submit what was asked."
+            f"has no {ANSWERS_FILE}, which `medprobe eval` writes once every question was asked. Run "
+            "the same command again to continue, or `medprobe score RUN_DIR --asked-only` to submit "
+            "what was asked."
         )
 
     if run.method.judge is not None and not judged:
         raise BadInput(
-            f"{folder}: has no {JUDGE_FILE}. Run `medprobe score RUN_DIR`, which asks the judge; with "
-            "--no-judge it uses the rules alone."
+            f"has no {JUDGE_FILE}. Run `medprobe score RUN_DIR`, which asks the judge; with --no-judge "
+            "it uses the rules alone."
         )
 
     sent = read_sent(folder)
-    return SubmittedFiles(_run_bytes(_publishable_run(run)), sent.answers, sent.judge if run.method.judge else None)
+    return SubmittedFiles(_publishable_run(run), sent.answers, sent.judge if run.method.judge else None)
 
 
 def _examine(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
@@ -367,13 +421,13 @@ def _examine(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = (
     return submission
 
 
-def _publishable_run(run: RunRecord) -> RunRecord:
-    """Return the run as it is published: normalized model name, no local path or server address."""
+def _publishable_run(run: RunRecord) -> bytes:
+    """Return the run.json to publish: normalized model name, no local path or server address."""
     judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
     benchmark = run.benchmark
     if not benchmark.revision:  # a local folder
         benchmark = benchmark.model_copy(update={"repo": None})
-    return run.model_copy(
+    published = run.model_copy(
         update={
             "benchmark": benchmark,
             "request": run.request.model_copy(update={"data": benchmark.repo or ""}),
@@ -381,6 +435,7 @@ def _publishable_run(run: RunRecord) -> RunRecord:
             "method": run.method.model_copy(update={"judge": judge}),
         }
     )
+    return published.to_json().encode()
 
 
 def _read_run(folder: Path) -> RunRecord:
@@ -389,14 +444,14 @@ def _read_run(folder: Path) -> RunRecord:
     The extraction and the token counts are taken from the result. The judge is dropped if the
     result was scored without it.
     """
-    check_file(folder / RUN_FILE, MAX_RUN_JSON_BYTES)
+    check_file(folder / RUN_FILE, MAX_RUN_JSON_BYTES, RUN_FILE)
     run = parse_run((folder / RUN_FILE).read_bytes())
     if (folder / RESULT_FILE).exists():
-        check_file(folder / RESULT_FILE, MAX_RESULT_BYTES)
+        check_file(folder / RESULT_FILE, MAX_RESULT_BYTES, RESULT_FILE)
         try:
             scored = read_result(folder / RESULT_FILE)
         except BadInput as error:
-            raise BadInput(printable_line(str(error))) from None
+            raise BadInput(printable_line(str(error.args[0])), RESULT_FILE) from None
         # Token counts are stored in the result's environment.
         usage = {name: scored.environment[name] for name in USAGE_FIELDS if name in scored.environment}
         method = run.method.model_copy(update={"extraction": scored.method.extraction})
@@ -404,11 +459,6 @@ def _read_run(folder: Path) -> RunRecord:
         run = run if scored.method.judge is not None else with_judge(run, None)
 
     return run
-
-
-def _run_bytes(run: RunRecord) -> bytes:
-    """Return the content of run.json."""
-    return (run.model_dump_json(indent=1) + "\n").encode()
 
 
 def _not_a_run_message(folder: Path) -> str:

@@ -119,20 +119,16 @@ def examine_upload(
     Raises:
         BadInput: If nothing can be computed. The message contains no server-side path.
     """
-    paths = [Path(file) for file in files]
-    paths_by_name = {path.name: path for path in paths}
-    if not paths:
+    paths_by_name = {Path(file).name: Path(file) for file in files}
+    if not paths_by_name:
         raise BadInput(f"no file was given. {ACCEPTED_FILES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
-            submission = run_in_turn(
-                client, _examine_files, paths_by_name, folder, target.dataset(), model.strip(), kind
-            )
+            return run_in_turn(client, _examine_files, paths_by_name, folder, target.dataset(), model.strip(), kind)
         except BadInput as error:
-            raise type(error)(_hide_paths(str(error), [folder, *paths])) from None
-    submission.problems[:] = [_hide_paths(line, [folder, *paths]) for line in submission.problems]
-    submission.notes[:] = [_hide_paths(line, [folder, *paths]) for line in submission.notes]
-    return submission
+            # Visitors must not see where this server keeps uploads.
+            error.where = error.where and Path(str(error.where)).name
+            raise
 
 
 def _examine_files(
@@ -160,13 +156,6 @@ def _examine_files(
         check_file(path, MAX_RESULT_BYTES if name.endswith(".json") else MAX_FILE_BYTES)
         shutil.copyfile(path, folder / name)
     return examine_folder(folder, partial(check_chosen_dataset, dataset))
-
-
-def _hide_paths(line: str, paths: Sequence[Path]) -> str:
-    """Replace server-side paths in a message by file names."""
-    for path in paths:
-        line = line.replace(f"{path}/", "").replace(f"{path}, ", f"{path.name}, ").replace(str(path), path.name)
-    return line
 
 
 def bundle_archive(submission: Submission) -> bytes:

@@ -56,14 +56,14 @@ def submit(
 
     On the Hub, this opens a pull request.
     """
-    from eval_harness.interop.convert import prepare_submission
     from eval_harness.store.formatting import format_headline
+    from eval_harness.store.submit import build_submission
     from medprobe.stores import submit as add
 
     added = None
     # A dry run lists every problem instead of stopping at the first.
     if dry_run:
-        submission = prepare_submission(
+        submission = build_submission(
             answers,
             benchmark,
             model,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from eval_harness.interop.convert import prepare_submission
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
+from eval_harness.store.submit import build_submission
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
 """Environment variables that a harness inherits."""
@@ -54,6 +54,6 @@ def check_against_ours(
     assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), harness_metrics
     for name, value in values.items():
         assert value == pytest.approx(result.scores[name].value, abs=5e-5), name
-    submitted = prepare_submission(written, data.name, "M", str(data))
+    submitted = build_submission(written, data.name, "M", str(data))
     assert submitted.problems == [] and submitted.result.scores == result.scores
     return result

@@ -19,9 +19,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import encode_png
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE
-from eval_harness.interop.convert import prepare_submission
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
+from eval_harness.store.submit import build_submission
 from tests.eval_harness.store.untrusted.test_other_harnesses import (
     default_questions,
     lmms_file,
@@ -91,7 +91,7 @@ FILE_WRITERS = {
 
 def by_both(file, data, folder):
     """Return (answers, statuses, scores) of `eval` and of `submit`."""
-    submitted = prepare_submission(file, data.name, "M", str(data))
+    submitted = build_submission(file, data.name, "M", str(data))
     assert submitted.problems == []
     result, run = run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
     columns = [
@@ -199,5 +199,5 @@ def test_eval_and_submit_refuse_bad_files_alike(phantoms, tmp_path, lines, messa
     with pytest.raises(BadInput, match=message):
         run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=tmp_path / "run"))
     with pytest.raises(BadInput, match=message):
-        prepare_submission(file, data.name, "M", str(data)).check(file)
+        build_submission(file, data.name, "M", str(data)).check(file)
     assert not (tmp_path / "run").exists()

@@ -36,8 +36,8 @@ metrics = {name: metric.value for each in log.results.scores for name, metric in
 right = [each.scores["choice"].value == "C" for each in log.samples if "choice" in (each.scores or {})]
 said = {"task": log.eval.task, "metrics": metrics, "right": sum(right) / len(right) if right else None}
 if sys.argv[2:]:
-    from eval_harness.interop.convert import convert_and_submit
-    found = convert_and_submit(path, sys.argv[2]).submission
+    from eval_harness.store.submit import submit_to_store
+    found = submit_to_store(path, sys.argv[2]).submission
     scores = {name: score.model_dump() for name, score in found.result.scores.items()}
     said |= {"problems": found.problems, "scores": scores, "statuses": found.result.statuses, "samples": found.result.method.samples}
 print(json.dumps(said))

@@ -21,8 +21,8 @@ from inspect_ai.model import (
 
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.interop.harness_file import format_letters
+from eval_harness.store.submit import submit_to_store
 from tests.helpers import refused
 
 ANSWER_TEXTS = ("{letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}")
@@ -71,11 +71,11 @@ def test_log_with_metadata_is_submitted_without_options(phantoms, tmp_path):
     data = phantoms / "mediconfusion"
     metadata = {"medprobe": {"benchmark": "mediconfusion", "data": str(data), "split": "test"}}
     file = log(tmp_path / "log.eval", [sample(*record) for record in drawn(data, 3)], metadata=metadata)
-    done = convert_and_submit(file, tmp_path / "store")
+    done = submit_to_store(file, tmp_path / "store")
     assert done.submission.result.model.name == "openai/m" and done.new
     assert set(table_to_frame(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
     # Submitting the same log again changes nothing.
-    assert not convert_and_submit(file, tmp_path / "store").new
+    assert not submit_to_store(file, tmp_path / "store").new
 
 
 @pytest.mark.parametrize("form", ["eval", "json"])
@@ -102,18 +102,18 @@ def test_bad_logs_give_one_line_errors_and_nothing_is_stored(phantoms, tmp_path,
         )
     ):
         file = log(tmp_path / f"log{number}.{form}", samples, **changes)
-        assert words in refused(convert_and_submit, file, tmp_path / "store", "mediconfusion", "M", str(data))
+        assert words in refused(submit_to_store, file, tmp_path / "store", "mediconfusion", "M", str(data))
     # A log that was cut while it was written.
     for cut in (10, 200):
         complete = log(tmp_path / f"log.{form}", good).read_bytes()
         (tmp_path / f"cut.{form}").write_bytes(complete[:-cut])
         assert "inspect-ai" in refused(
-            convert_and_submit,
+            submit_to_store,
             tmp_path / f"cut.{form}",
             tmp_path / "store",
             "mediconfusion",
             "M",
             str(data),
         )
-    assert "--benchmark" in refused(convert_and_submit, log(tmp_path / f"log.{form}", good), tmp_path / "store")
+    assert "--benchmark" in refused(submit_to_store, log(tmp_path / f"log.{form}", good), tmp_path / "store")
     assert not (tmp_path / "store").exists()

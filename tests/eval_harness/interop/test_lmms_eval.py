@@ -9,7 +9,7 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.interop.convert import prepare_submission
+from eval_harness.store.submit import build_submission
 from tests import commands
 from tests.chaos.server import ChaosServer
 from tests.environments import ROOT, environment
@@ -70,7 +70,7 @@ def test_unreachable_server_gives_failed_answers(lmms_python, tmp_path):
     commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
     # lmms-eval exits with 0 and stores a placeholder as the answer.
     _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
-    submission = prepare_submission(samples, "mediconfusion", "M", str(data))
+    submission = build_submission(samples, "mediconfusion", "M", str(data))
     # The placeholder must not be read as an answer.
     assert submission.result.statuses["failed"] == 28
     assert set(table_to_frame(submission.sent.answers)["response"]) == {""}

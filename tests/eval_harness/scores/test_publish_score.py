@@ -10,8 +10,8 @@ from huggingface_hub import HfApi
 
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests import commands
 from tests.eval_harness.store.submitting import run_folder
@@ -106,7 +106,7 @@ def test_new_score_of_the_same_name_updates_the_pull_request(api, run, data, pub
 
 def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypatch):
     assert "Submit the run there first" in publish_score(run, "--store", STORE, code=2).stderr
-    convert_and_submit(run, STORE, data=DATASET)
+    submit_to_store(run, STORE, data=DATASET)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     verify(STORE, everything=True, data=[DATASET])
     dry_run = publish_score(run, "--store", STORE, "--dry-run")

@@ -16,14 +16,13 @@ from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.limits import Limits
 from eval_harness.store import pull_requests, sandbox
 from eval_harness.store.dataset_lookup import load_split, require_dataset
 from eval_harness.store.examine import examine_in_sandbox
 from eval_harness.store.rescoring import rescore_store
 from eval_harness.store.sandbox import LimitExceeded
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify
 from tests import commands
 from tests.eval_harness.store.submitting import (
@@ -88,7 +87,7 @@ def test_a_file_that_hangs_readers_is_rewritten(tmp_path):
 def test_empty_runs_and_unverified_files_do_not_stop_checks(run, data, tmp_path):
     """A run without delivered answers cannot be compared; unverified files are never read."""
     store, silent = tmp_path / "store", Path(shutil.copytree(run, tmp_path / "silent"))
-    folder = Path(convert_and_submit(run, store).location)
+    folder = Path(submit_to_store(run, store).location)
     stranger = Path(shutil.copytree(folder, folder.with_name("merged-by-hand")))
     (stranger / "acceptance.json").unlink()
     pq.write_table(pa.table({"question_id": [1], "choice": [{"a": 1}]}), stranger / "readings.parquet")
@@ -96,7 +95,7 @@ def test_empty_runs_and_unverified_files_do_not_stop_checks(run, data, tmp_path)
     edit_answers(silent, lambda rows: [row.update(delivery="no response", response="") for row in rows])
     (silent / "answers.jsonl").unlink()
     edit_json(silent / "run.json", lambda document: document["model"].update(name="Silent"))
-    assert convert_and_submit(silent, store, account="another", data=str(data)).new
+    assert submit_to_store(silent, store, account="another", data=str(data)).new
     outcomes = {outcome.target: outcome.status for outcome in verify(str(store), data=[str(data)])}
     assert sorted(outcomes.values()) == ["refused", "verified", "verified"]
     (skipped,) = (outcome for outcome in rescore_store(store) if outcome.skipped)
@@ -115,7 +114,7 @@ def honest(owner, data, tmp_path, monkeypatch):
             {"question_id": row.question_id, "response": "AB"[n % 3 > 1]}
             for n, row in enumerate(load_questions(data).itertuples())
         ]
-        done = convert_and_submit(
+        done = submit_to_store(
             write_lines(tmp_path / "honest.jsonl", answers),
             STORE,
             "mediconfusion",
@@ -199,7 +198,7 @@ def test_the_printed_command_accepts_only_the_reviewed_commit(owner, run, data, 
         for row in load_questions(data).itertuples()
     ]
     for name in ("Too good", "Too good, too"):
-        convert_and_submit(write_lines(tmp_path / "p.jsonl", rows), STORE, "mediconfusion", name, str(data))
+        submit_to_store(write_lines(tmp_path / "p.jsonl", rows), STORE, "mediconfusion", name, str(data))
     as_owner()
     output = commands.medprobe("verify", f"{STORE}@1", "--data", moved, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
     (printed,) = (line for line in output.splitlines() if "medprobe accept" in line)

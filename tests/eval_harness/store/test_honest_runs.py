@@ -5,10 +5,9 @@ unaltered.
 import pytest
 from huggingface_hub import HfApi
 
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import FORMATS, MODEL_NAMES, Case, cases, differences, run
 from tests.eval_harness.store.submitting import edit_answers
@@ -32,7 +31,7 @@ def data(phantoms):
 def test_honest_runs_land_in_a_folder_and_are_verified(case, data, tmp_path):
     dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
-    done = convert_and_submit(folder, tmp_path / "store", data=str(dataset))
+    done = submit_to_store(folder, tmp_path / "store", data=str(dataset))
     assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
     (outcome,) = verify(str(tmp_path / "store"), data=[str(dataset)])
     assert outcome.status in ("verified", "for a person"), outcome
@@ -44,7 +43,7 @@ def test_honest_runs_land_in_a_folder_and_are_verified(case, data, tmp_path):
 def test_honest_runs_land_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
-    done = convert_and_submit(folder, "ORG/results", data=str(dataset))
+    done = submit_to_store(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     outcome = accept("ORG/results@1", pull_head(owner, 1), data=[str(dataset)])
     assert outcome.status == "added", outcome
@@ -100,5 +99,5 @@ def test_results_never_replace_each_other(data, tmp_path):
             extraction=extraction,
         )
         folder = run(case, dataset, tmp_path / f"{number}-{len(landed)}")
-        landed.append(convert_and_submit(folder, tmp_path / "store", data=str(dataset)))
+        landed.append(submit_to_store(folder, tmp_path / "store", data=str(dataset)))
     assert all(done.new for done in landed) and len({done.location for done in landed}) == 4

@@ -7,7 +7,7 @@ import uuid
 
 from dataset_builders.errors import Unavailable
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import convert_and_submit
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
@@ -29,7 +29,7 @@ def test_each_request_is_retried_on_its_own(owner, run, data, local_hub, monkeyp
         "/commit/",
     ):
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
-    assert convert_and_submit(run, STORE).new
+    assert submit_to_store(run, STORE).new
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     for path in ("revision", "paths-info", "/discussions/1$", "/comment", "/status", "/commit/"):
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
@@ -47,7 +47,7 @@ def test_no_failing_request_refuses_a_submission(owner, data, local_hub, monkeyp
     publish(data, name)
     for model in ("Model", "Another"):  # the second copy has an equal one to be compared with
         answers = write_lines(tmp_path / f"{model}.jsonl", responses(data))
-        convert_and_submit(answers, STORE, "mediconfusion", model, name)
+        submit_to_store(answers, STORE, "mediconfusion", model, name)
         if model == "Model":
             verify(STORE, everything=True)
     count, words = 0, set()

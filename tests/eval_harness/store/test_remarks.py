@@ -7,9 +7,9 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.acceptance import Note, Withdrawal, parse_record, read_provenance, utc_now
 from eval_harness.store.notes import annotate, withdraw
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests.localhub.accounts import CURATOR, READER
 
@@ -18,7 +18,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 def test_withdraw_and_annotate_in_a_folder(run, data, tmp_path):
     store = tmp_path / "store"
-    stored = Path(convert_and_submit(run, store, data=str(data), account="ann").location)
+    stored = Path(submit_to_store(run, store, data=str(data), account="ann").location)
     assert read_provenance(stored).acceptance.account == "ann" and read_provenance(stored).withdrawal is None
     assert (
         withdraw(store, stored.name, "wrong prompt", "ann")[1] and not withdraw(store, stored.name, "again", "ann")[1]
@@ -38,7 +38,7 @@ def test_withdraw_and_annotate_in_a_folder(run, data, tmp_path):
 
 
 def test_on_the_hub_only_submitter_or_owner_may_add_notes(owner, run, data, monkeypatch, tmp_path):
-    done = convert_and_submit(run, "ORG/results", data=str(data))
+    done = submit_to_store(run, "ORG/results", data=str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     assert verify("ORG/results@1", data=[str(data)])[0].status == "added"
     folder = done.submission.folder

@@ -9,11 +9,11 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.run_files import DERIVED_FILES
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.store import rescoring
 from eval_harness.store.rescoring import rescore_store
 from eval_harness.store.scan import scan_store
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import update_card
 from tests.helpers import edit_json
@@ -25,7 +25,7 @@ def store(run, tmp_path):
     """A store with one result of another version, which read the first four answers as
     irrelevant.
     """
-    convert_and_submit(run, tmp_path / "store")
+    submit_to_store(run, tmp_path / "store")
     (stored,) = scan_store(tmp_path / "store")[0]
     shutil.copytree(stored.folder, tmp_path / "today")
     readings = pd.read_parquet(stored.folder / "readings.parquet")
@@ -75,7 +75,7 @@ def test_an_interrupted_rescore_is_resumed(store, monkeypatch, tmp_path):
 
 
 def test_a_corrected_key_rescores_the_same_answers(run, data, tmp_path):
-    convert_and_submit(run, tmp_path / "store")
+    submit_to_store(run, tmp_path / "store")
     (stored,) = scan_store(tmp_path / "store")[0]
     corrected = shutil.copytree(data, tmp_path / "corrected")
     (path,) = corrected.glob("questions_text/test*.parquet")

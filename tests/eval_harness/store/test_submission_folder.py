@@ -9,13 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval_harness.derive.run_files import DERIVED_FILES, SUBMITTED_FILES
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.store.submitting import load_questions, run_folder
@@ -26,7 +25,7 @@ from tests.helpers import edit_json, write_lines
 def stored(data, tmp_path_factory):
     """A result in another store."""
     workdir = tmp_path_factory.mktemp("elsewhere")
-    return Path(convert_and_submit(run_folder(data, workdir / "run"), workdir / "store").location)
+    return Path(submit_to_store(run_folder(data, workdir / "run"), workdir / "store").location)
 
 
 @pytest.fixture
@@ -35,14 +34,14 @@ def ready(stored, tmp_path):
 
 
 def test_a_submission_folder_is_added_byte_for_byte(stored, ready, data, tmp_path):
-    submitted = convert_and_submit(ready, tmp_path / "store", data=str(data))
+    submitted = submit_to_store(ready, tmp_path / "store", data=str(data))
     assert submitted.new and submitted.submission.problems == []
     added = Path(submitted.location)
     assert added.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
     for name in (*SUBMITTED_FILES, *DERIVED_FILES):
         assert (stored / name).exists() == (added / name).exists()
         assert not (stored / name).exists() or (added / name).read_bytes() == (stored / name).read_bytes()
-    assert not convert_and_submit(ready, tmp_path / "store", data=str(data)).new
+    assert not submit_to_store(ready, tmp_path / "store", data=str(data)).new
     assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
 
 
@@ -73,7 +72,7 @@ def judged(data, tmp_path):
 
 
 def test_a_judged_run_is_added_with_the_judges_replies(judged, data, tmp_path):
-    done = convert_and_submit(judged, tmp_path / "store", data=str(data))
+    done = submit_to_store(judged, tmp_path / "store", data=str(data))
     stored_folder = Path(done.location)
     submitted, stored = (
         read_result(judged / "result.json"),
@@ -89,9 +88,9 @@ def test_a_judged_run_is_added_with_the_judges_replies(judged, data, tmp_path):
 
 
 def test_dropping_the_judge_makes_another_submission(judged, data, tmp_path):
-    with_judge = convert_and_submit(judged, tmp_path / "store", data=str(data))
+    with_judge = submit_to_store(judged, tmp_path / "store", data=str(data))
     score_run(judged, judged=False)
-    second = convert_and_submit(judged, tmp_path / "store", data=str(data))
+    second = submit_to_store(judged, tmp_path / "store", data=str(data))
     assert second.new and with_judge.location != second.location
     result = read_result(Path(second.location) / "result.json")
     assert result.method.judge is None and any("no judge" in deviation for deviation in result.deviations)
@@ -99,7 +98,7 @@ def test_dropping_the_judge_makes_another_submission(judged, data, tmp_path):
 
 
 def test_a_missing_reply_leaves_the_answer_unread(judged, data, tmp_path):
-    folder_with_replies = Path(convert_and_submit(judged, tmp_path / "one", data=str(data)).location)
+    folder_with_replies = Path(submit_to_store(judged, tmp_path / "one", data=str(data)).location)
     folder = Path(shutil.copytree(folder_with_replies, tmp_path / "part"))
     replies = pd.read_parquet(folder / "judge.parquet")
     schema = pq.read_schema(folder / "judge.parquet")

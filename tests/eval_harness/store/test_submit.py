@@ -9,10 +9,9 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import convert_and_submit, prepare_submission
 from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from tests import helpers
 from tests.eval_harness.store.submitting import (
     edit_answers,
@@ -37,16 +36,16 @@ def run(data, tmp_path):
 
 def from_file(path, data, **options):
     """Examine what `medprobe submit FILE` examines: other programs' files are converted first."""
-    return prepare_submission(path, Path(data).name, "Foreign 7B", str(data), **options)
+    return build_submission(path, Path(data).name, "Foreign 7B", str(data), **options)
 
 
-refused = partial(helpers.refused, convert_and_submit)
+refused = partial(helpers.refused, submit_to_store)
 
 
 def test_the_same_run_twice_is_stored_once(run, tmp_path):
     original, repeated = (
-        convert_and_submit(run, tmp_path / "store"),
-        convert_and_submit(run, tmp_path / "store"),
+        submit_to_store(run, tmp_path / "store"),
+        submit_to_store(run, tmp_path / "store"),
     )
     assert (original.new, repeated.new, original.location) == (True, False, repeated.location)
     (stored,) = scan_store(tmp_path / "store")[0]
@@ -135,8 +134,8 @@ def test_json_documents_and_lines_give_the_same_result(data, tmp_path):
 
 def test_answer_files_are_stored_with_unknown_prompt(data, tmp_path):
     path = write_lines(tmp_path / "answers.jsonl", responses(data))
-    done = convert_and_submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data))
-    assert not convert_and_submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data)).new
+    done = submit_to_store(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data))
+    assert not submit_to_store(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data)).new
     result = read_result(Path(done.location) / "result.json")
     assert (result.provenance, result.model.name, result.method.prompt) == (
         "submitted",
@@ -248,7 +247,5 @@ def test_recorded_answers_of_a_real_model_are_submitted(sources, tmp_path):
         text_only=True,
     )
     recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"
-    done = convert_and_submit(
-        recorded, tmp_path / "store", "gmai-mmbench", "Six models", str(tmp_path / "gmai-mmbench")
-    )
+    done = submit_to_store(recorded, tmp_path / "store", "gmai-mmbench", "Six models", str(tmp_path / "gmai-mmbench"))
     assert done.submission.result.benchmark.questions == 22 and done.submission.flags == []

@@ -7,11 +7,11 @@ from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.answer_files.untrusted import printable_lines
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
 from eval_harness.store.acceptance import MAX_BYTES, Acceptance, parse_record, utc_now
 from eval_harness.store.pull_requests import VerifyResult
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import accept, refuse, verify
 from tests import commands
 from tests.eval_harness.store.submitting import load_questions, response_text, responses
@@ -32,35 +32,35 @@ from tests.localhub.faults import RESET
 
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
     main_before = main_files(owner)
-    done = convert_and_submit(run, STORE)
+    done = submit_to_store(run, STORE)
     assert done.new and done.location.endswith("/datasets/ORG/results/discussions/1")
     assert main_files(owner) == main_before
     added = set(owner.list_repo_files(**REPO, revision="refs/pr/1")) - set(owner.list_repo_files(**REPO))
     assert added == {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "run.json")}
     # Submitting the same run again finds the open pull request.
-    again = convert_and_submit(run, STORE)
+    again = submit_to_store(run, STORE)
     assert (again.new, again.location) == (False, done.location)
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
 def test_a_lost_response_does_not_open_a_second_pull_request(owner, run, local_hub):
     local_hub.faults.add("/commit/", RESET, method="POST", lose_response=True)
-    assert convert_and_submit(run, STORE).location.endswith("/discussions/1")
+    assert submit_to_store(run, STORE).location.endswith("/discussions/1")
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
 def test_missing_store_or_token_is_a_one_line_error(owner, run, monkeypatch):
     with pytest.raises(BadInput, match="ORG/absent"):
-        convert_and_submit(run, "ORG/absent")
+        submit_to_store(run, "ORG/absent")
     monkeypatch.delenv("HF_TOKEN")
     # The machine that runs the tests may have a token of its own.
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(BadInput, match="no Hub token"):
-        convert_and_submit(run, STORE)
+        submit_to_store(run, STORE)
 
 
 def test_a_clean_pull_request_is_added_byte_for_byte_and_closed(owner, run, data, as_owner, local_hub):
-    done = convert_and_submit(run, STORE)
+    done = submit_to_store(run, STORE)
     files, main_before = done.submission.files(), main_files(owner)
     as_owner()
     local_hub.record.clear()
@@ -83,11 +83,11 @@ def test_a_clean_pull_request_is_added_byte_for_byte_and_closed(owner, run, data
     assert verify(f"{STORE}@1", data=[str(data)])[0].status == "closed already"
     assert verify(STORE, everything=True, data=[str(data)]) == []
     assert len(owner.list_repo_commits(**REPO)) == commits
-    assert "tree/main" in convert_and_submit(run, STORE).location
+    assert "tree/main" in submit_to_store(run, STORE).location
 
 
 def test_a_later_push_is_ignored(owner, run, data, as_owner, monkeypatch):
-    done = convert_and_submit(run, STORE)
+    done = submit_to_store(run, STORE)
     as_owner()
     # The contributor pushes other bytes while the first ones are examined.
     examined = pull_requests.examine_in_sandbox
@@ -168,7 +168,7 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
 
 
 def test_a_newer_main_is_not_a_deletion(owner, run, data, as_owner):
-    convert_and_submit(run, STORE)
+    submit_to_store(run, STORE)
     # Main moves on after the pull request was opened, which must not look like a deletion by it.
     owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
     as_owner()
@@ -177,12 +177,12 @@ def test_a_newer_main_is_not_a_deletion(owner, run, data, as_owner):
 
 
 def test_flagged_pull_requests_wait_for_review(owner, run, data, as_owner, tmp_path):
-    convert_and_submit(run, STORE)
+    submit_to_store(run, STORE)
     rows = list(load_questions(data).itertuples())
     perfect = [{"question_id": row.question_id, "response": response_text(row, True)} for row in rows]
     # A perfect score, and then the answers of the first run under another name.
-    convert_and_submit(write_lines(tmp_path / "p.jsonl", perfect), STORE, "mediconfusion", "Too good", str(data))
-    convert_and_submit(
+    submit_to_store(write_lines(tmp_path / "p.jsonl", perfect), STORE, "mediconfusion", "Too good", str(data))
+    submit_to_store(
         write_lines(tmp_path / "t.jsonl", responses(data)),
         STORE,
         "mediconfusion",
@@ -212,7 +212,7 @@ def test_untrusted_text_is_never_markup_in_comments(owner, run, data, as_owner):
 
 
 def test_verifying_requires_write_access(owner, run, data, monkeypatch):
-    convert_and_submit(run, STORE)
+    submit_to_store(run, STORE)
     monkeypatch.setenv("HF_TOKEN", STRANGER)
     with pytest.raises(BadInput, match="lacks permission"):
         verify(f"{STORE}@1", data=[str(data)])
@@ -259,7 +259,7 @@ def test_large_files_are_not_downloaded(owner, run, data, as_owner, local_hub, m
 
 
 def test_a_folder_store_is_examined_in_place(run, data, tmp_path):
-    stored = Path(convert_and_submit(run, tmp_path / "store").location)
+    stored = Path(submit_to_store(run, tmp_path / "store").location)
     assert [outcome.status for outcome in verify(str(tmp_path / "store"))] == ["verified"]
     assert [outcome.status for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
     document = read_result(stored / "result.json")

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store import pull_requests
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses
 from tests.eval_harness.store.verifying import REPO, STORE, main_files, status
@@ -15,7 +15,7 @@ from tests.helpers import write_lines
 
 def test_parallel_verifiers_add_each_submission_once(owner, data, as_owner, tmp_path):
     for n in range(4):
-        convert_and_submit(
+        submit_to_store(
             write_lines(tmp_path / f"{n}.jsonl", responses(data, n)),
             STORE,
             "mediconfusion",
@@ -34,7 +34,7 @@ def test_parallel_verifiers_add_each_submission_once(owner, data, as_owner, tmp_
 
 
 def test_the_next_verifier_finishes_an_interrupted_one(owner, run, data, as_owner, local_hub):
-    convert_and_submit(run, STORE)
+    submit_to_store(run, STORE)
     as_owner()
     local_hub.faults.add("/status", 500, method="POST", times=100)
     with pytest.raises(BadInput):
@@ -46,7 +46,7 @@ def test_the_next_verifier_finishes_an_interrupted_one(owner, run, data, as_owne
 
 
 def test_a_commit_with_a_lost_response_is_made_once(owner, run, data, as_owner, local_hub):
-    convert_and_submit(run, STORE)
+    submit_to_store(run, STORE)
     as_owner()
     commits_before = len(owner.list_repo_commits(**REPO))
     local_hub.faults.add("/commit/", 412, method="POST")
@@ -56,8 +56,8 @@ def test_a_commit_with_a_lost_response_is_made_once(owner, run, data, as_owner, 
 
 
 def test_a_crashing_submission_does_not_block_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
-    convert_and_submit(run, STORE)
-    convert_and_submit(
+    submit_to_store(run, STORE)
+    submit_to_store(
         write_lines(tmp_path / "b.jsonl", responses(data, 1)),
         STORE,
         "mediconfusion",

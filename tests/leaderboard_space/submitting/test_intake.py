@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.hidden_test import HiddenTest
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
 from leaderboard_space.submitting.tab import SubmitTab
@@ -81,7 +80,7 @@ def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) ->
     (tmp_path / "ready.zip").write_bytes(content)
     with zipfile.ZipFile(tmp_path / "ready.zip") as archive:
         archive.extractall(tmp_path / "unpacked")
-    done = convert_and_submit(tmp_path / "unpacked" / examined.folder, store, data=str(data))
+    done = submit_to_store(tmp_path / "unpacked" / examined.folder, store, data=str(data))
     assert done.new and Path(done.location) == store / examined.folder
     assert (store / examined.folder / "answers.parquet").read_bytes() == examined.files()[
         f"{examined.folder}/answers.parquet"
@@ -115,7 +114,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
 
 
 def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, store: Path, tmp_path: Path) -> None:
-    convert_and_submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
+    submit_to_store(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
     board = Board(store)
     [target] = submission_targets(board, board.trusted).values()
     assert not target.dataset().is_vouched
@@ -161,7 +160,7 @@ def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tm
         repo=benchmark.repo,
         split=benchmark.split,
     )
-    convert_and_submit(run_folder(data, tmp_path / "run", "After"), store, data=str(data))
+    submit_to_store(run_folder(data, tmp_path / "run", "After"), store, data=str(data))
     board = Board(store, trusted=trusted_of(data))
     sections = board.snapshot.sections["gmai-mmbench"]
     assert [(candidate.kind, candidate.entries[0].result.model.name) for candidate in sections] == [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.similarity import compute_digests, describe_similarity
+from eval_harness.store.submit import submit_to_store
 from tests.eval_harness.store.submitting import make_phantom, responses
 from tests.helpers import write_lines
 
@@ -149,7 +149,7 @@ def test_copies_by_another_account_are_flagged(data, tmp_path):
 
     def flags(name, rows, model, account):
         path = write_lines(tmp_path / name, rows)
-        done = convert_and_submit(path, tmp_path / "store", "probmed", model, str(data), account=account)
+        done = submit_to_store(path, tmp_path / "store", "probmed", model, str(data), account=account)
         return "; ".join(done.submission.flags)
 
     changed = [{**rows[0], "response": "I cannot tell."}, *rows[1:]]

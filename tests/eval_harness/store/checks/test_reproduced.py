@@ -9,12 +9,11 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from eval_harness.derive.run_files import DERIVED_FILES
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify
 from tests import helpers
 from tests.eval_harness.store.submitting import responses, run_folder
@@ -40,7 +39,7 @@ def api(local_hub, monkeypatch):
     return owner
 
 
-refused = partial(helpers.refused, convert_and_submit, reproduced=True)
+refused = partial(helpers.refused, submit_to_store, reproduced=True)
 
 
 def files(api) -> set[str]:
@@ -50,10 +49,10 @@ def files(api) -> set[str]:
 def test_a_reproduced_result_is_stored_beside_the_submitted_one(run, data, tmp_path):
     store = tmp_path / "store"
     submitted, reproduced = (
-        convert_and_submit(run, store),
-        convert_and_submit(run, store, reproduced=True),
+        submit_to_store(run, store),
+        submit_to_store(run, store, reproduced=True),
     )
-    assert reproduced.new and not convert_and_submit(run, store, reproduced=True).new
+    assert reproduced.new and not submit_to_store(run, store, reproduced=True).new
     assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == [
         "reproduced",
         "submitted",
@@ -66,7 +65,7 @@ def test_a_reproduced_result_is_stored_beside_the_submitted_one(run, data, tmp_p
 def test_answers_from_a_file_cannot_be_reproduced(data, tmp_path):
     recorded = run_folder(data, tmp_path / "recorded")
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
-    ready = Path(convert_and_submit(recorded, tmp_path / "other").location)
+    ready = Path(submit_to_store(recorded, tmp_path / "other").location)
     store = tmp_path / "store"
     for model, options in (
         (recorded, {}),
@@ -81,7 +80,7 @@ def test_answers_from_a_file_cannot_be_reproduced(data, tmp_path):
 
 def test_on_the_hub_it_is_committed_to_main(run, api, data):
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes.txt", **REPO)
-    done = convert_and_submit(run, STORE, reproduced=True, with_questions=True)
+    done = submit_to_store(run, STORE, reproduced=True, with_questions=True)
     assert done.new and done.location == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
     expected = {
         f"{done.submission.folder}/{name}"
@@ -93,7 +92,7 @@ def test_on_the_hub_it_is_committed_to_main(run, api, data):
     for path, content in done.submission.files().items():
         assert Path(api.hf_hub_download(**REPO, filename=path)).read_bytes() == content
     commits = len(api.list_repo_commits(**REPO))
-    assert not convert_and_submit(run, STORE, reproduced=True).new
+    assert not submit_to_store(run, STORE, reproduced=True).new
     assert len(api.list_repo_commits(**REPO)) == commits
 
 
@@ -115,5 +114,5 @@ def test_submitters_cannot_use_a_reproduced_id(run, api, data, tmp_path, monkeyp
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
     assert outcome.status == "refused" and "belong in" in outcome.reasons[0]
-    stored = Path(convert_and_submit(run, tmp_path / "store", reproduced=True).location)
+    stored = Path(submit_to_store(run, tmp_path / "store", reproduced=True).location)
     assert build_submission(stored, data=str(data)).folder == build_submission(run).folder

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import convert_and_submit
+from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.submitting import responses, update_card
 from tests.eval_harness.store.verifying import pull_head
@@ -66,7 +66,7 @@ def test_another_key_is_flagged_and_its_questions_are_not_stored(owner, ours, da
     api.create_repo("reader/phantoms", repo_type="dataset")
     api.upload_folder(folder_path=forged_data, repo_id="reader/phantoms", repo_type="dataset")
     answers = write_lines(tmp_path / "a.jsonl", [record | {"response": "A"} for record in responses(data)])
-    convert_and_submit(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
+    submit_to_store(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
     ours_ = as_owner(monkeypatch, data=[OURS], with_questions=True)
     assert ours_.status == "for a person" and "images were not compared" in "; ".join(ours_.reasons)
     flagged = as_owner(monkeypatch, with_questions=True)
@@ -77,7 +77,7 @@ def test_another_key_is_flagged_and_its_questions_are_not_stored(owner, ours, da
 
 
 def test_the_owners_questions_are_stored(owner, ours, data, monkeypatch, tmp_path):
-    convert_and_submit(
+    submit_to_store(
         write_lines(tmp_path / "a.jsonl", responses(data)),
         "ORG/results",
         "mediconfusion",

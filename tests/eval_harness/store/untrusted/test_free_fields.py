@@ -22,7 +22,6 @@ from dataset_builders.errors import BadInput
 from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.run_files import SubmittedFiles
-from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import text_problem
 from eval_harness.records.result import Result
@@ -33,7 +32,7 @@ from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.dataset_lookup import require_dataset
 from eval_harness.store.examine import examine_in_sandbox
 from eval_harness.store.results_table import escape_formulas, tidy_table
-from eval_harness.store.submit import build_submission
+from eval_harness.store.submit import build_submission, submit_to_store
 from medprobe.score_table import FORMATTERS
 from tests.eval_harness.store.honest import differences
 from tests.eval_harness.store.submitting import run_folder
@@ -312,7 +311,7 @@ def test_answers_of_a_careless_plug_in_are_accepted(data, tmp_path, method):
     described = '{1: pathlib.Path("/x"), "n": np.float32(2), "s": "\\ud800"}'
     path.write_text(CARELESS_PLUG_IN.replace("DESCRIBED", described))
     run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
-    done = convert_and_submit(tmp_path / "run", tmp_path / "store", data=str(data))
+    done = submit_to_store(tmp_path / "run", tmp_path / "store", data=str(data))
     assert done.new and differences(tmp_path / "run", Path(done.location)) == []
 
 

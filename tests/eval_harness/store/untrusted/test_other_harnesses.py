@@ -16,9 +16,9 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.interop.convert import convert_and_submit, prepare_submission
 from eval_harness.interop.harness_file import format_letters
 from eval_harness.interop.vlmevalkit import export_tsv
+from eval_harness.store.submit import build_submission, submit_to_store
 from tests import commands
 from tests.eval_harness.store.submitting import load_questions
 from tests.helpers import write_lines
@@ -108,7 +108,7 @@ def test_the_same_answers_give_the_same_numbers(data, seed, tmp_path):
     family = open_repository(data).family
 
     def result(file):
-        submission = prepare_submission(file, family, "Model A", str(data))
+        submission = build_submission(file, family, "Model A", str(data))
         submission.check(file)
         return submission
 
@@ -134,7 +134,7 @@ def test_vlmevalkit_letters_for_yes_no_questions_are_read(phantoms, tmp_path):
     data = phantoms / "probmed"
     answers = [(question, "AB"[number % 2] + (".", "", f") {question.options[number % 2]}")[number % 3])
             for number, question in enumerate(load_questions(data).itertuples())]  # fmt: skip
-    submission = prepare_submission(vlmevalkit_xlsx(tmp_path, answers, data), "probmed", "M", str(data))
+    submission = build_submission(vlmevalkit_xlsx(tmp_path, answers, data), "probmed", "M", str(data))
     assert submission.problems == [] and [list(choice) for choice in submission.readings()["choice"]] == [
         [number % 2] for number in range(len(answers))
     ]
@@ -170,7 +170,7 @@ def test_answers_to_another_task_are_a_one_line_error(mediconfusion, phantoms, t
     answers = [(q, "yes") for q in default_questions(other_data).itertuples()]
     for file in (lmms_file(tmp_path, answers), vlmevalkit(tmp_path, answers, other_data)):
         with pytest.raises(BadInput, match=file.name) as caught:
-            convert_and_submit(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
+            submit_to_store(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
         assert "medprobe-answers-" not in str(caught.value), "the file that it was converted to is gone"
         assert not (tmp_path / "store").exists()
 
