@@ -210,8 +210,7 @@ def why(
     Raises:
         BadInput: no answers, two benchmarks, or no question in common.
     """
-    from eval_harness.store.cause_report import cause_table
-    from eval_harness.store.printed import explain_difference
+    from eval_harness.store.cause_report import cause_table, explain_difference
 
     location = None if data is None else os.fspath(data)
     sides = load_comparison_sides(a, b, benchmark, location, split)
@@ -234,7 +233,7 @@ def load_comparison_sides(
     Raises:
         BadInput: not a result, or a file of answers to an unknown benchmark.
     """
-    from eval_harness.store.printed import PRINTED_NUMBER
+    from eval_harness.store.cause_report import PRINTED_NUMBER
 
     other_source = str(b) if isinstance(b, (int, float)) else os.fspath(b)
     is_number = PRINTED_NUMBER.fullmatch(other_source) is not None and not Path(other_source).exists()

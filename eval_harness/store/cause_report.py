@@ -1,20 +1,55 @@
-"""Report why two scores differ: as lines for `medprobe compare`, as a table, and as JSON.
+"""Explain the difference of two scores, or of a score and a printed number, and report it.
 
-See also: the causes themselves (`causes.py`), docs/why.md.
+A printed number has no answers, so only what one side's answers determine can be exchanged: the
+reader, the judge, answers that are left out, parts of the questions, slips, or another score. Each
+single factor that brings the score to the number is named, and how often one does by chance. The
+report has the form of lines for `medprobe compare`, of a table, and of JSON.
+
+See also: the causes of two results with answers (`causes.py`), docs/why.md.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from dataset_builders.errors import BadInput
+from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import USAGE_FIELDS
+from eval_harness.derive.metrics import HEADLINE_METRICS
+from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Result
-from eval_harness.store.causes import ANSWERS, Explanation
-from eval_harness.store.comparison import differing_settings, format_difference_interval
-from eval_harness.store.printed import CHANCE_RANGE, PrintedMatch
+from eval_harness.records.run import EXTRACTIONS
+from eval_harness.scores.nonresponse import LOST_STATUSES
+from eval_harness.store.causes import (
+    ANSWERS,
+    Cause,
+    Explanation,
+    align_questions,
+    explain,
+    find_factors,
+    hybrid_units,
+    read_side_answers,
+    score_of_units,
+)
+from eval_harness.store.comparison import Side, differing_settings, format_difference_interval
+from eval_harness.store.slips import ROWS, Slip, letter_orders, named_position
 
+CHANCE_RANGE = 10.0
+"""Points on either side of a printed number in which unrelated numbers are counted."""
+PRINTED_NUMBER = re.compile(r"\d{1,3}(\.\d+)?")
+"""A number as it is printed."""
+LEFT_OUT = {
+    "lost answers left out": LOST_STATUSES,
+    "refused answers left out": ("refused",),
+    "answers without a choice left out": (*LOST_STATUSES, "refused", "irrelevant"),
+}
+"""Factor -> statuses of the answers whose cases it leaves out."""
 CAUSE_COLUMNS = {
     "factor": "str",
     "points": "float64",
@@ -28,11 +63,135 @@ _DERIVED_SETTINGS = ("benchmark.", "method.extraction", "method.judge", "environ
 """Beginnings of settings whose effect the answers determine, or that follow from the answers."""
 
 
+@dataclass(frozen=True)
+class PrintedMatch:
+    """The factors that bring a score within the rounding of a printed number.
+
+    Attributes:
+        metric: Name of the score.
+        a: The score, in percent.
+        b: The printed number.
+        causes: Each factor that does alone, with score - exchanged score as its points.
+        chance: Percent of the numbers with as many decimals, at most CHANCE_RANGE points from the
+            printed one, that some factor would match.
+    """
+
+    metric: str
+    a: float
+    b: float
+    causes: list[Cause]
+    chance: float
+
+
+def explain_difference(a: Side, b: Side | str, metric: str | None = None) -> Explanation | PrintedMatch:
+    """Explain the difference of two results, or of a result and a printed number.
+
+    Args:
+        a: A result with answers and questions, or a published one.
+        b: Another one, or a printed number as text, with its decimals.
+        metric: The score to explain; None for the benchmark's headline score.
+
+    Raises:
+        BadInput: As `causes.explain` and `match_printed`.
+    """
+    if isinstance(b, str):
+        return match_printed(a, b, metric)
+    for side, paper in ((a, b), (b, a)):
+        if paper.result.provenance == "published":
+            scores = paper.result.scores
+            score = scores.get(metric or HEADLINE_METRICS[paper.result.benchmark.family])
+            if score is None or score.value is None:
+                raise BadInput(f"{paper.source}: the paper does not print this score.")
+            # All numbers of a table have the decimals of the one with most. Papers print two at
+            # most; recomputed numbers have more.
+            decimals = max(
+                len(repr(printed_score.value).partition(".")[2])
+                for printed_score in scores.values()
+                if printed_score.value is not None
+            )
+            return match_printed(side, f"{score.value:.{min(decimals, 2)}f}", metric)
+    return explain(a, b, metric)
+
+
+def match_printed(side: Side, printed: str, metric: str | None = None) -> PrintedMatch:
+    """Exchange one factor at a time, and compare each score with a printed number.
+
+    Args:
+        side: A result with answers and questions.
+        printed: The number with its printed decimals, in percent.
+        metric: The score that it is; None for the benchmark's headline score.
+
+    Raises:
+        BadInput: The side has no answers, or the score is unknown.
+    """
+    metric = metric or HEADLINE_METRICS[side.result.benchmark.family]
+    score = side.result.scores.get(metric)
+    if score is None or score.value is None:
+        raise BadInput(f"{side.source}: has no score {metric}.")
+    number, half = float(printed), 0.5 * 10.0 ** -len(printed.partition(".")[2])
+    exchanged = [
+        (name, value, n)
+        for name, value, n in dict.fromkeys(_exchanged_scores(side, metric))
+        if n and value != score.value
+    ]
+    causes = [
+        Cause(name, score.value - value, n, f"gives {value:.2f}")
+        for name, value, n in exchanged
+        if abs(value - number) <= half + 1e-9
+    ]
+    # The part of the range that is within the rounding of some exchanged score.
+    grid = number + np.arange(-CHANCE_RANGE, CHANCE_RANGE + half, half / 5)
+    is_near = np.zeros(len(grid), bool)
+    for _, value, _ in exchanged:
+        is_near |= np.abs(grid - value) <= half
+    return PrintedMatch(metric, score.value, number, causes, 100 * float(is_near.mean()))
+
+
+def _exchanged_scores(side: Side, metric: str) -> Iterator[tuple[str, float, int]]:
+    """Yield (factor, score with it exchanged, number of answers concerned)."""
+    method = side.result.method
+    # A format without a reader of its authors has no second one.
+    readers = EXTRACTIONS if eval_spec(side.result.benchmark.family).read_official is not None else ("ours",)
+    other_reader = next((name for name in readers if name != (method.extraction or "ours")), "ours")
+    unjudged = method.model_copy(update={"extraction": other_reader, "judge": None})
+    aligned = align_questions(side, replace(side, result=side.result.model_copy(update={"method": unjudged})), metric)
+    factors, kinds = find_factors(aligned)
+    for key, factor in factors.items():
+        exchanged = score_of_units(hybrid_units(aligned, kinds, frozenset([key])))
+        yield f"{factor.factor} {factor.detail}".strip(), exchanged, factor.answers
+
+    questions = aligned.questions[0]
+    table = read_side_answers(aligned, 0, aligned.extractions[0], 0)
+    for factor_name, statuses in LEFT_OUT.items():
+        rows = table[table["status"].isin(statuses)]
+        cases = questions["case_id"][questions["question_id"].isin(rows["question_id"])]
+        kept_questions = questions[~questions["case_id"].isin(cases)].reset_index(drop=True)
+        answers = table[table["question_id"].isin(kept_questions["question_id"])]
+        units = compute_units(side.result.benchmark.family, kept_questions, answers)
+        if len(kept_questions) and (units := units[units["metric"] == metric])["denominator"].sum() > 0:
+            yield factor_name, score_of_units(units), len(rows)
+
+    positions = np.array(list(map(named_position, table["response"], table["choice"])))
+    orders = letter_orders(questions["options"].tolist(), positions)
+    slips = [Slip(0, 0, order, (name,), 0.0) for name, order in orders] if not aligned.runs[0].request.permute else []
+    for slip in (*slips, Slip(0, -1, None, (ROWS,), 0.0), Slip(0, 1, None, (ROWS,), 0.0)):
+        undone = hybrid_units(replace(aligned, slip=slip, readings={}), kinds, frozenset())
+        yield slip.names[0], score_of_units(undone), len(table)
+
+    for name, score in side.result.scores.items():
+        if name != metric and name in eval_spec(side.result.benchmark.family).metrics and score.value is not None:
+            yield f"another score: {name}", score.value, len(table)
+    for facet, scores_by_label in side.result.breakdown.items():
+        for label, scores in scores_by_label.items():
+            if metric in scores and scores[metric].value is not None:
+                yield f"only {facet} = {label}", float(scores[metric].value or 0), scores[metric].n
+
+
 def cause_table(explained: Explanation | PrintedMatch) -> pd.DataFrame:
     """Return one row per cause.
 
     Args:
-        explained: From `printed.explain_difference`.
+        explained: From `explain_difference`.
 
     Returns:
         CAUSE_COLUMNS. Of two results the largest cause comes first, and last the row `different
@@ -74,7 +233,7 @@ def cause_document(explained: Explanation | PrintedMatch, settings: list[dict[st
     """Return what `medprobe compare --format json` prints about causes.
 
     Args:
-        explained: From `printed.explain_difference`.
+        explained: From `explain_difference`.
         settings: From `unexplained_settings`.
     """
     remainder: dict[str, Any] = (

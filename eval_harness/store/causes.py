@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from math import factorial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,21 +63,13 @@ Kinds = NDArray[np.object_]
 """Factor that each answer belongs to (questions of A, samples that both have)."""
 
 
-class Factor(NamedTuple):
-    """A factor that differs: name to show, number of answers, and detail as in `Cause`."""
-
-    name: str
-    answers: int
-    detail: str = ""
-
-
 @dataclass(frozen=True)
 class Cause:
     """One reason for a difference.
 
     Attributes:
         factor: What differs.
-        points: What it contributes to A - B, in percentage points.
+        points: What it contributes to A - B, in percentage points; 0 until that is computed.
         answers: Number of answers that it concerns (of questions, for `questions asked` and `key`).
         detail: On which side, or the p-value of a slip.
     """
@@ -189,11 +181,10 @@ def explain(a: Side, b: Side, metric: str | None = None) -> Explanation:
     if n_different:
         low, high = _interval(aligned, players, tables)
     causes = slip_causes + [
-        Cause(
-            factor.name,
-            points[key],
-            factor.answers,
-            _with_changes(factor.detail, *(tables[frozenset(at)] for at in ((), (key,)))),
+        replace(
+            factor,
+            points=points[key],
+            detail=_with_changes(factor.detail, tables[frozenset()], tables[frozenset([key])]),
         )
         for key, factor in factors.items()
     ]
@@ -368,10 +359,8 @@ def _find_slip(aligned: Aligned) -> tuple[Slip | None, list[Cause]]:
         # Of two slips in one file, each is worth the mean of undoing it first and last.
         shares = [1.0]
         if len(slip.names) == 2:
-            rows_only, letters_only = (
-                score(slip.side, replace(slip, order=None)),
-                score(slip.side, replace(slip, row_shift=0)),
-            )
+            rows_only = score(slip.side, replace(slip, order=None))
+            letters_only = score(slip.side, replace(slip, row_shift=0))
             rows_share = (rows_only - raw + undone - letters_only) / 2 / (undone - raw)
             shares = [rows_share, 1 - rows_share]
         cost = (raw - undone) * (1 if slip.side == 0 else -1)
@@ -449,9 +438,9 @@ def _lost_word(answer: dict[str, Any], other_answer: dict[str, Any]) -> str:
     return ("cut off" if text else "empty") if is_cut_off else ""
 
 
-def find_factors(aligned: Aligned) -> tuple[dict[str, Factor], Kinds]:
-    """Return the factors that differ, and the one that each answer belongs to."""
-    factors: dict[str, Factor] = {}
+def find_factors(aligned: Aligned) -> tuple[dict[str, Cause], Kinds]:
+    """Return the factors that differ, without points, and the one that each answer belongs to."""
+    factors: dict[str, Cause] = {}
     (questions_a, questions_b), common = aligned.questions, aligned.common
     only = [len(rows) - len(common) for rows in aligned.rows]
     frames = [frame.set_index("question_id", drop=False).loc[common] for frame in (questions_a, questions_b)]
@@ -459,20 +448,21 @@ def find_factors(aligned: Aligned) -> tuple[dict[str, Factor], Kinds]:
     n_relabelled = int((frames[0][columns].map(str) != frames[1][columns].map(str)).any(axis=1).sum())
     counts = {"only in A": only[0], "only in B": only[1], "with other labels": n_relabelled}
     if any(counts.values()):
-        factors[QUESTIONS] = Factor(QUESTIONS, sum(counts.values()), _format_counts(counts))
+        factors[QUESTIONS] = Cause(QUESTIONS, 0.0, sum(counts.values()), _format_counts(counts))
     if n_keys := sum(set(a) != set(b) for a, b in zip(frames[0]["answer"], frames[1]["answer"], strict=True)):
-        factors[KEY] = Factor(KEY, n_keys)
+        factors[KEY] = Cause(KEY, 0.0, n_keys)
     extractions = aligned.extractions
     if n_read := _count_read_differently(aligned, lambda x: [(reader, x) for reader in extractions]):
-        factors[READER] = Factor(READER, n_read, " | ".join(extractions))
+        factors[READER] = Cause(READER, 0.0, n_read, " | ".join(extractions))
     if n_judged := _count_read_differently(aligned, lambda x: [(extractions[x], judge) for judge in (0, 1)]):
-        factors[JUDGE] = Factor(JUDGE, n_judged)
+        factors[JUDGE] = Cause(JUDGE, 0.0, n_judged)
     kinds, lost_words = _classify(aligned)
     if n_lost := int((kinds == LOST).sum()):
         sides = {f"in {side}": words.total() for side, words in zip("AB", lost_words, strict=True)}
-        factors[LOST] = Factor(f"answers {' or '.join(sum(lost_words, Counter()))}", n_lost, _format_counts(sides))
+        name = f"answers {' or '.join(sum(lost_words, Counter()))}"
+        factors[LOST] = Cause(name, 0.0, n_lost, _format_counts(sides))
     if n_refused := int((kinds == REFUSED).sum()):
-        factors[REFUSED] = Factor(REFUSED, n_refused)
+        factors[REFUSED] = Cause(REFUSED, 0.0, n_refused)
     return factors, kinds
 
 

@@ -10,7 +10,6 @@ See also: what may be added (`submit.py`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ import pandas as pd
 
 from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
-from dataset_builders.files import temporary_folder
+from dataset_builders.files import replace_file, temporary_folder
 from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE
@@ -70,20 +69,28 @@ def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
         raise BadInput(f"--to {store}: a folder within a store. Give its parent folder, {store.parent}.")
     try:
-        # Staged in the store itself: a rename is atomic only within one file system.
+        # Staged in the store itself: a rename is atomic only within one file system. `replace_file`
+        # flushes to disk, as a result reported as stored must survive a power failure.
         incoming = store / ".incoming"
         incoming.mkdir(parents=True, exist_ok=True)
         with temporary_folder(incoming, "") as staging:
-            for path, content in submission.questions_file().items():
-                _add_once(store / path, content, staging)
+            add_questions(store, submission)
             for path, content in (submission.files() | submission.derived_files()).items():
-                _write_synced(staging / Path(path).name, content)
+                replace_file(staging / Path(path).name, content)
             # All files are staged before the rename, which makes them visible at once.
-            _write_synced(staging / ACCEPTANCE, acceptance.to_bytes())
+            replace_file(staging / ACCEPTANCE, acceptance.to_bytes())
             target.parent.mkdir(parents=True, exist_ok=True)
             return str(target), _move_into_place(staging, target)
     except OSError as error:
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def add_questions(store: Path, submission: Submission) -> None:
+    """Write the questions of a submission, unless the store has them. Raises OSError."""
+    for path, content in submission.questions_file().items():
+        if not (store / path).exists():
+            (store / path).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(store / path, content)
 
 
 def has_groups(questions: bytes, groups: Set[str]) -> bool:
@@ -207,23 +214,6 @@ def _fetch_text_digests(folder: Path, fetch: Callable[[Path], object]) -> Digest
     """Download the answers of a result, and return their digests with texts."""
     fetch(folder / ANSWERS_FILE)
     return load_text_digests(folder)
-
-
-def _add_once(path: Path, content: bytes, staging: Path) -> None:
-    """Write a file atomically, unless it already exists."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_synced(staging / path.name, content)
-        (staging / path.name).replace(path)
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    """Write a file and flush it to disk."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        # A result reported as stored must survive a power failure.
-        os.fsync(file.fileno())
 
 
 def _move_into_place(staging: Path, target: Path) -> bool:

@@ -365,24 +365,16 @@ def format_run(folder: Path, result: Result, all_metrics: bool = False) -> str:
         all_metrics: See `ordered_metrics`.
     """
     answers = read_readings(folder, ("response", "reasoning"))
+    main_score = headline_score(result)
     command = f"medprobe score {folder} --judge openai:NAME"
-    table, main_score = format_summary(result, all_metrics), headline_score(result)
-    lines = unread_lines(answers, command, counted=not isinstance(main_score, NoScore))
-    output_lines = table.split("\n")
-    failures = failure_lines(folder, result)
-    output_lines[1:1] = failures
-    insert_at = (
-        1 + len(failures) if len(unread_answers(answers)) > UNREAD_FIRST_SHARE * len(answers) else len(output_lines)
-    )
-    if (
-        isinstance(main_score, NoScore)
-        and main_score.nonresponse is not None
-        and not (lines and insert_at == 1 + len(failures))
-    ):
-        output_lines[1:1] = [_silent_example(answers)]
-        insert_at += 1
+    unread = unread_lines(answers, command, counted=not isinstance(main_score, NoScore))
+    is_unread_first = len(unread_answers(answers)) > UNREAD_FIRST_SHARE * len(answers)
+    is_silent = isinstance(main_score, NoScore) and main_score.nonresponse is not None
 
-    return "\n".join([*output_lines[:insert_at], *lines, *output_lines[insert_at:]])
+    headline, *table = format_summary(result, all_metrics).split("\n")
+    example = [_silent_example(answers)] if is_silent and not is_unread_first else []
+    body = [*unread, *table] if is_unread_first else [*table, *unread]
+    return "\n".join([headline, *example, *failure_lines(folder, result), *body])
 
 
 def failure_lines(folder: Path, result: Result) -> list[str]:
@@ -467,10 +459,7 @@ def unread_lines(answers: pd.DataFrame, command: str, counted: bool = True) -> l
     penalty = ", counted as wrong" if counted else ""
     lines = [f"not read: {len(rows):,} of {len(answers):,} answers ({share:.1f} %){penalty}, for instance"]
 
-    for name, response, rule in zip(rows["question_id"], rows["response"], rows["rule"], strict=True):
-        lines.append(f"  {name} ({rule}): {_quote_response(response)}")
-        if len(lines) > MAX_EXAMPLE_ANSWERS:
-            break
-
+    examples = rows.head(MAX_EXAMPLE_ANSWERS)
+    lines += [f"  {row.question_id} ({row.rule}): {_quote_response(row.response)}" for row in examples.itertuples()]
     was_judged = any(rows["rule"].str.startswith("judge: "))
     return lines if was_judged else [*lines, f"a judge model can read them: {command}"]

@@ -54,8 +54,13 @@ def open_submission_pull(repo_id: str, submission: Submission, token: str | None
     title = pull_title(submission.folder)
 
     def look() -> tuple[str, bool] | None:
-        url = _existing_location(api, repo_id, account, submission.folder, files)
-        return (url, False) if url else None
+        head = api.repo_info(repo_id, repo_type="dataset").sha
+        if head and has_submission(api, repo_id, head, files):
+            return f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}", False
+        for pull in list_open_pulls(api, repo_id, account):
+            if pull.title == title and has_submission(api, repo_id, f"refs/pr/{pull.num}", files):
+                return pull.url, False
+        return None
 
     def propose_it() -> tuple[str, bool]:
         commit = commit_files(api, repo_id, files, title, description=_description(submission), pull_request=True)
@@ -63,18 +68,6 @@ def open_submission_pull(repo_id: str, submission: Submission, token: str | None
 
     with hide_progress_bars(), hub_errors(repo_id, "open a pull request", account):
         return with_retries(propose_it, check_done=look)
-
-
-def _existing_location(api: HfApi, repo_id: str, account: str, folder: str, files: dict[str, bytes]) -> str | None:
-    """Return the URL of these files if they are on main or in this account's open pull requests."""
-    head = api.repo_info(repo_id, repo_type="dataset").sha
-    if head and has_submission(api, repo_id, head, files):
-        return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
-    for pull in list_open_pulls(api, repo_id, account):
-        if pull.title == pull_title(folder) and has_submission(api, repo_id, f"refs/pr/{pull.num}", files):
-            return pull.url
-
-    return None
 
 
 def commit_submission(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
@@ -100,14 +93,13 @@ def commit_submission(repo_id: str, submission: Submission, with_questions: bool
 
     with hide_progress_bars(), hub_errors(repo_id, "add a reproduced result", account):
         try:
-            description = _description(submission)
             is_new = commit_to_main(
                 api,
                 repo_id,
                 submission.files(),
                 extra_files,
                 pull_title(submission.folder),
-                description,
+                _description(submission),
             )
         except Exception as error:
             # 403 means that the account has no write access.

@@ -30,6 +30,7 @@ from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.dataset_lookup import Dataset, find_dataset
 from eval_harness.store.examine import examine_in_sandbox, read_sent
+from eval_harness.store.folder_store import add_questions
 from eval_harness.store.formatting import format_score
 from eval_harness.store.scan import is_hub_store, result_paths
 
@@ -141,10 +142,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
 
     # result.json, which marks the result as up to date, is written last: an interrupted rescore is
     # repeated.
-    for path_, content in submission.questions_file().items():
-        if not (root / path_).exists():
-            (root / path_).parent.mkdir(parents=True, exist_ok=True)
-            replace_file(root / path_, content)
+    add_questions(root, submission)
 
     # The sent files are rewritten as well, since the key is computed from them.
     for file, content in (

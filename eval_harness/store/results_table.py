@@ -64,28 +64,20 @@ def variant(result: Result) -> str | None:
     This may be a person who answered, worked examples, samples, a judge, or a part of the
     questions. None for a plain run on the whole benchmark.
     """
-    method = result.method
-    parts = [str(method.generation["variant"])] if method.generation.get("variant") else []
-    if result.model.kind == "human":
-        parts.append("a person")
-    if method.shots:
-        parts.append(f"{method.shots} shots")
-    if method.samples and method.samples > 1:
-        parts.append(f"{method.samples} samples")
-    if method.generation.get("permute"):
-        parts.append("options permuted")
-    if method.image != "real":
-        parts.append(f"{method.image} images")
-    if method.extraction not in (None, "ours"):
-        parts.append(f"extraction {method.extraction}")
-    if method.judge:
-        parts.append(f"judge {method.judge.get('model', 'yes')}")
-    if result.benchmark.selection:
-        parts.append(result.benchmark.selection)
-    if result.benchmark.origin == "phantom":
-        parts.append("phantoms")
-
-    return "; ".join(parts) or None
+    method, judge = result.method, result.method.judge or {}
+    parts = (
+        (method.generation.get("variant"), method.generation.get("variant")),
+        (result.model.kind == "human", "a person"),
+        (method.shots, f"{method.shots} shots"),
+        ((method.samples or 1) > 1, f"{method.samples} samples"),
+        (method.generation.get("permute"), "options permuted"),
+        (method.image != "real", f"{method.image} images"),
+        (method.extraction not in (None, "ours"), f"extraction {method.extraction}"),
+        (judge, f"judge {judge.get('model', 'yes')}"),
+        (result.benchmark.selection, result.benchmark.selection),
+        (result.benchmark.origin == "phantom", "phantoms"),
+    )
+    return "; ".join(str(text) for applies, text in parts if applies) or None
 
 
 def _result_rows(result: Result) -> Iterator[dict[str, Any]]:

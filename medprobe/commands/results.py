@@ -139,9 +139,8 @@ def compare(
 
     from dataset_builders.errors import BadInput
     from eval_harness.records.names import single_line
-    from eval_harness.store.cause_report import cause_document, format_causes, unexplained_settings
+    from eval_harness.store.cause_report import cause_document, explain_difference, format_causes, unexplained_settings
     from eval_harness.store.comparison import compare_results, score_differences
-    from eval_harness.store.printed import explain_difference
     from eval_harness.store.reader_study import study_readers
     from leaderboard_space.benchmarks import board_spec
     from medprobe.stores import load_comparison_side, load_comparison_sides
