@@ -166,7 +166,7 @@ def leaderboard_table(section: Section, standings: Standings, branches: Sequence
 
 
 def _store_columns(row: Row) -> dict[str, Any]:
-    """Return the columns on a result's group, account, acceptance, withdrawal and notes."""
+    """Return the columns on a result's group, account, acceptance and withdrawal."""
     provenance, result = row.entry.provenance, row.entry.result
     acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     return {
@@ -179,7 +179,6 @@ def _store_columns(row: Row) -> dict[str, Any]:
         "accepted_at": acceptance.accepted_at if acceptance else None,
         "flags": "; ".join(acceptance.flags) if acceptance else None,
         "withdrawn": withdrawal.reason if withdrawal else None,
-        "notes": "; ".join(f"{note.account}: {note.text}" for note in provenance.notes) or None,
     }
 
 

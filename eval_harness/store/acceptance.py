@@ -1,18 +1,15 @@
-"""Define the files that a store adds to a result: acceptance, withdrawal and notes.
+"""Define the files that a store adds to a result: acceptance and withdrawal.
 
 A submission never contains them. `acceptance.json`: who submitted the result, when it was added and
-who verified it. `withdrawn.json`: who withdrew it, and why. `note-*.json`: notes on it. A result
-without an acceptance was not verified: a board computes its scores itself and marks it as
-unverified.
+who verified it. `withdrawn.json`: who withdrew it, and why. A result without an acceptance was not
+verified: a board computes its scores itself and marks it as unverified.
 
-See also: who may write these files (`folder_store.py`, `pull_requests.py`, `notes.py`).
+See also: who may write these files (`folder_store.py`, `pull_requests.py`, `withdrawing.py`).
 """
 
 from __future__ import annotations
 
 import getpass
-import hashlib
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +22,7 @@ from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
 MAX_TEXT = 2_000
-"""Maximum characters of a reason or a note."""
+"""Maximum characters of a reason."""
 MAX_BYTES = 64 << 10
 """Maximum bytes of one of these files."""
 
@@ -81,19 +78,6 @@ class Withdrawal(_Record):
     reason: PlainText
 
 
-class Note(_Record):
-    """A note on a result, by its submitter or the store's owner."""
-
-    written_at: PlainText
-    text: PlainText
-
-    @property
-    def file_name(self) -> str:
-        """`note-` and a digest of the note, so that only identical notes share a name."""
-        content = json.dumps([self.account, self.written_at, self.text])
-        return f"note-{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
-
-
 @dataclass(frozen=True)
 class Provenance:
     """Everything that a store records about a result.
@@ -103,7 +87,6 @@ class Provenance:
 
     acceptance: Acceptance | None = None
     withdrawal: Withdrawal | None = None
-    notes: tuple[Note, ...] = ()
 
 
 def read_acceptance(folder: Path) -> Acceptance | None:
@@ -125,18 +108,10 @@ def read_withdrawal(folder: Path) -> Withdrawal | None:
 def read_provenance(folder: Path) -> Provenance:
     """Read everything that the store records about the result in `folder`.
 
-    Returns:
-        Acceptance, withdrawal, and notes in the order they were written.
-
     Raises:
         BadInput: If a file is damaged.
     """
-    notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read_record(path, Note))]
-    return Provenance(
-        acceptance=read_acceptance(folder),
-        withdrawal=read_withdrawal(folder),
-        notes=tuple(sorted(notes, key=lambda note: note.written_at)),
-    )
+    return Provenance(read_acceptance(folder), read_withdrawal(folder))
 
 
 def parse_record(content: bytes, kind: type[RecordT], location: str) -> RecordT:
@@ -144,7 +119,7 @@ def parse_record(content: bytes, kind: type[RecordT], location: str) -> RecordT:
 
     Args:
         content: The untrusted bytes.
-        kind: Acceptance, Withdrawal or Note.
+        kind: Acceptance or Withdrawal.
         location: Path of the file, for messages.
 
     Raises:

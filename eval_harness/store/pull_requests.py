@@ -1,7 +1,7 @@
 """Verify pull requests to a results store on the Hub: examine, comment, and add the valid ones.
 
 A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, or a
-withdrawal or note, and nothing else. The files are downloaded from one commit and examined. If they
+withdrawal, and nothing else. The files are downloaded from one commit and examined. If they
 are valid, the rows that were read and the derived files are committed to main in one commit, and
 the pull request gets a comment and is closed. It is never merged, since a merge could include a
 later push. Verifying twice, even in parallel, does no harm: if the files are already on main, the
@@ -50,10 +50,10 @@ from eval_harness.store.hub_store import (
     has_submission,
     list_open_pulls,
 )
-from eval_harness.store.notes import NOTE_PATH, note_problem
 from eval_harness.store.sandbox import time_limit
 from eval_harness.store.similarity import Digests
 from eval_harness.store.submission import Submission
+from eval_harness.store.withdrawing import WITHDRAWAL_PATH, withdrawal_problem
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -104,8 +104,8 @@ class AddedFiles:
 
     head: str
     folder: str
-    note: str | None = None
-    """Path of the withdrawal or note, if that is what the pull request adds."""
+    withdrawal: str | None = None
+    """Path of the withdrawal, if that is what the pull request adds."""
     entries: dict[str, RepoFile] = field(default_factory=dict)
 
 
@@ -166,8 +166,8 @@ class PullRequests:
                 return VerifyResult(target, "refused", refusal)
             try:
                 added = with_retries(lambda: self._added(head))
-                if added.note:
-                    return self._note(target, details, added)
+                if added.withdrawal:
+                    return self._withdrawal(target, details, added)
                 return self._result(target, details, added, accepted is not None)
             except SubmissionRefused as refused:
                 result = VerifyResult(target, "refused", refused.problems)
@@ -232,10 +232,10 @@ class PullRequests:
             if path in head_files and head_files[path].blob_id != entry.blob_id
         ]
         new = {path: entry for path, entry in head_files.items() if path not in base_files}
-        if len(new) == 1 and not problems and (note := NOTE_PATH.fullmatch(next(iter(new)))):
+        if len(new) == 1 and not problems and (match := WITHDRAWAL_PATH.fullmatch(next(iter(new)))):
             if (size := next(iter(new.values())).size) > MAX_BYTES:
-                raise SubmissionRefused(f"{note[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
-            return AddedFiles(head, note[1], note[0], new)
+                raise SubmissionRefused(f"{match[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
+            return AddedFiles(head, match[1], match[0], new)
 
         return AddedFiles(head, self._folder_of(new, problems), None, new)
 
@@ -372,9 +372,9 @@ class PullRequests:
         notes = notes if new else (*notes, "it was already on main")
         return self._close(details, added.head, VerifyResult(target, "added", notes=(*notes, *flags)))
 
-    def _note(self, target: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
-        """Add a withdrawal or note, if it is by the result's submitter or the store's owner."""
-        path, main = str(added.note), str(self._head())
+    def _withdrawal(self, target: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
+        """Add a withdrawal, if it is by the result's submitter or the store's owner."""
+        path, main = str(added.withdrawal), str(self._head())
         content = self._files(added)
         if with_retries(lambda: find_files(self.api, self.repo, main, [path])):
             return self._close(
@@ -387,7 +387,7 @@ class PullRequests:
         if run not in with_retries(lambda: find_files(self.api, self.repo, main, [run])):
             raise SubmissionRefused(f"{clip(added.folder, 200)}: the store has no such result")
         acceptance = with_retries(lambda: fetch_acceptance(self.api, self.repo, main, added.folder))
-        problem = note_problem(path, content[path], str(details.author), self.repo.split("/")[0], acceptance)
+        problem = withdrawal_problem(path, content[path], str(details.author), self.repo.split("/")[0], acceptance)
         if problem:
             raise SubmissionRefused(problem)
         self._add(details, added.folder, content, {})
@@ -460,7 +460,7 @@ class PullRequests:
             return None
         with suppress(SubmissionRefused, BadInput):
             added = with_retries(partial(self._added, head))
-            if not added.note and added.folder.startswith(f"{prefix}/"):
+            if not added.withdrawal and added.folder.startswith(f"{prefix}/"):
                 submission = self._examined(added, read_seconds)
                 return None if submission.problems else submission.digests
         return None

@@ -1,6 +1,6 @@
 """Define the commands for results stores.
 
-They are submit, withdraw, annotate, verify, accept, refuse and rescore.
+They are submit, withdraw, verify, accept, refuse and rescore.
 """
 
 from __future__ import annotations
@@ -106,27 +106,10 @@ def withdraw(
 
     Its submitter and the store's owner can do this.
     """
-    from eval_harness.store import notes
+    from eval_harness.store.withdrawing import withdraw as withdraw_result
 
-    location, new = notes.withdraw(store, result, reason, account)
+    location, new = withdraw_result(store, result, reason, account)
     typer.echo(f"{'withdrawn:' if new else 'already withdrawn:'} {location}")
-
-
-@app.command(short_help="Attach a note to a result.", rich_help_panel="Store")
-def annotate(
-    store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="the result's id, or its folder in the store")],
-    note: Annotated[str, typer.Option(help="the note, in plain text; the board shows it")],
-    account: Annotated[
-        str | None,
-        typer.Option(help="who writes the note (folder stores only) (default: this user)"),
-    ] = None,
-) -> None:
-    """Attach a note to a result in a store; its submitter and the store's owner can do this."""
-    from eval_harness.store import notes
-
-    location, _ = notes.annotate(store, result, note, account)
-    typer.echo(f"noted: {location}")
 
 
 DATA_OPTION = typer.Option(help="dataset (folder or Hub repository) trusted by the store's owner (repeatable)")

@@ -19,7 +19,7 @@ from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from leaderboard_space.data.store.sections import Section
-from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
+from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, withdraw
 
 CASES = {
     "mediconfusion": "pair",
@@ -112,8 +112,6 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
         )
     if draw[2] < 0.12:
         withdraw(folder, "alice", "<b>wrong</b> prompt, 50% of it")
-    if draw[3] < 0.12:
-        remark(folder, "owner", "=cmd() & <i>seen</i>")
     if draw[4] < 0.15:
         change(folder, lambda result: result["method"].update(extraction="official"))
     if draw[5] < 0.15:

@@ -22,7 +22,7 @@ from eval_harness.derive.derivation import Derived, select_board_units, write_de
 from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
-from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Note, Withdrawal
+from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Withdrawal
 from tests.helpers import edit_json
 from tests.processes import made_once
 
@@ -181,12 +181,6 @@ def land(folder: Path, account: str, landed_at: str = MADE_AT, flags: list[str] 
 def withdraw(folder: Path, account: str, reason: str) -> None:
     """Withdraw a result."""
     (folder / WITHDRAWN).write_bytes(Withdrawal(account=account, withdrawn_at=MADE_AT, reason=reason).to_bytes())
-
-
-def remark(folder: Path, account: str, text: str) -> None:
-    """Write a note on a result."""
-    note = Note(account=account, written_at=MADE_AT, text=text)
-    (folder / note.file_name).write_bytes(note.to_bytes())
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:

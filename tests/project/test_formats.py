@@ -39,7 +39,7 @@ from eval_harness.records.result import (
 )
 from eval_harness.records.run import RunRecord, RunRequest, read_run
 from eval_harness.runs.run_folder import response_to_record
-from eval_harness.store.acceptance import Acceptance, Note, Withdrawal, parse_record
+from eval_harness.store.acceptance import Acceptance, Withdrawal, parse_record
 from tests.commands import medprobe
 from tests.helpers import edit_json
 
@@ -173,7 +173,6 @@ def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path):
     records = [
         Acceptance(account="a", accepted_at="t", verified_by="b"),
         Withdrawal(account="a", withdrawn_at="t", reason="r"),
-        Note(account="a", written_at="t", text="r"),
     ]
     for path in (tmp_path / "run" / "run.json", tmp_path / "run" / "result.json", tmp_path / "data" / "manifest.json"):
         edit_json(path, lambda document: document.update(schema_version=version))

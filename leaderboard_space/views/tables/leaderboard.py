@@ -381,7 +381,6 @@ def _remarks(row: Row, standings: Standings) -> list[str]:
         *([why] if why else _unread(result)),
         f"withdrawn: {provenance.withdrawal.reason}" if provenance.withdrawal is not None else "",
         ("was flagged" if row.group == "withdrawn" else "flagged") if flags else "",
-        plural(len(provenance.notes), "note") if provenance.notes else "",
     )
     return [remark for remark in remarks if remark]
 

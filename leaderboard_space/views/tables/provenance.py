@@ -134,7 +134,7 @@ def _store_facts(provenance: Provenance) -> list[tuple[str, object]]:
         ]
     if withdrawal is not None:
         facts.append(("Withdrawn", f"{withdrawal.withdrawn_at} by {withdrawal.account}: {withdrawal.reason}"))
-    return facts + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in provenance.notes]
+    return facts
 
 
 def _settings(settings: Mapping[str, object] | None) -> str | None:

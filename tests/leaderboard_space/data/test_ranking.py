@@ -21,7 +21,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import MetricUnits, Outcomes, read_outcomes, score_runs
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, Standings, compute_standings
 from leaderboard_space.service import Service
-from tests.leaderboard_space.stores import add_run, answers, change, land, make_store, questions, remark, withdraw
+from tests.leaderboard_space.stores import add_run, answers, change, land, make_store, questions, withdraw
 
 FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
 
@@ -222,13 +222,12 @@ def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     assert "read by a judge model" in page and page.count(f"Judge &lt;b&gt;9B&lt;/b&gt; {prompt_label}") == 2
 
 
-def test_flags_notes_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:
+def test_flags_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:
     folder = run(tmp_path, "run")
-    land(folder, "=cmd()", flags=["nearly perfect", "half pairs"])
-    remark(folder, "owner", "+cmd() <i>seen</i>")
+    land(folder, "=cmd()", flags=["nearly perfect", "half <i>seen</i>"])
     service = Service(Board(tmp_path))
     page = service.view({"format": FORMAT})["html"]
-    assert "flagged" in page and "1 note" in page and "accuracy where answered" in page and "<i>seen" not in page
+    assert "flagged" in page and "accuracy where answered" in page and "<i>seen" not in page
     (section,) = service.board.snapshot.sections[FORMAT]
     detail = service.detail({"format": FORMAT, "key": section.entries[0].key})
     assert "nearly perfect" in detail and "&lt;i&gt;seen" in detail and "=cmd()" in detail
@@ -237,7 +236,7 @@ def test_flags_notes_and_abstentions_are_shown_and_exported(tmp_path: Path) -> N
     assert row["abstained"] == pytest.approx(raw["abstained"].value) and row["answered_accuracy"] == pytest.approx(
         raw["answered_accuracy"].value
     )
-    assert row["account"] == "=cmd()" and row["flags"] == "nearly perfect; half pairs" and row["group"] == "ranked"
+    assert row["account"] == "=cmd()" and row["flags"] == "nearly perfect; half <i>seen</i>" and row["group"] == "ranked"
     body = service.export({"format": FORMAT, "as": "csv"})["text"]
     assert not re.search(r'(^|,)"?[=+]cmd', body, re.MULTILINE)
     leaderboard = tools(service.board, service)[1]

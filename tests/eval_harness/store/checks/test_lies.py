@@ -40,8 +40,8 @@ from eval_harness.store.acceptance import Acceptance, utc_now
 from eval_harness.store.checks import BASELINE_NAMES
 from eval_harness.store.dataset_lookup import Dataset, load_split
 from eval_harness.store.examine import examine
-from eval_harness.store.notes import withdraw
 from eval_harness.store.submission import Submission
+from eval_harness.store.withdrawing import withdraw
 from tests.eval_harness.store.honest import MODEL_NAMES
 
 REPO, COMMIT, RELEASED = "ORG/phantoms", "1" * 40, "2" * 40

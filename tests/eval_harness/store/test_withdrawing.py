@@ -1,4 +1,4 @@
-"""Withdrawing and annotating results: only by the submitter or the store's owner."""
+"""Withdrawing results: only by the submitter or the store's owner."""
 
 import json
 from pathlib import Path
@@ -7,25 +7,23 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.store.acceptance import Note, Withdrawal, parse_record, read_provenance, utc_now
-from eval_harness.store.notes import annotate, withdraw
+from eval_harness.store.acceptance import Withdrawal, parse_record, read_provenance, utc_now
 from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
+from eval_harness.store.withdrawing import withdraw
 from tests.localhub.accounts import CURATOR, READER
 
 REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 
-def test_withdraw_and_annotate_in_a_folder(run, data, tmp_path):
+def test_withdraw_in_a_folder(run, data, tmp_path):
     store = tmp_path / "store"
     stored = Path(submit_to_store(run, store, data=str(data), account="ann").location)
     assert read_provenance(stored).acceptance.account == "ann" and read_provenance(stored).withdrawal is None
     assert (
         withdraw(store, stored.name, "wrong prompt", "ann")[1] and not withdraw(store, stored.name, "again", "ann")[1]
     )
-    annotate(store, stored.relative_to(store).as_posix(), "the prompt lacked its image")
-    provenance = read_provenance(stored)
-    assert provenance.withdrawal.reason == "wrong prompt" and [note.text for note in provenance.notes]
+    assert read_provenance(stored).withdrawal.reason == "wrong prompt"
     assert [outcome.status for outcome in verify(str(store), data=[str(data)])] == ["verified"]
     for result, reason in (
         ("nobody", "x"),
@@ -37,7 +35,7 @@ def test_withdraw_and_annotate_in_a_folder(run, data, tmp_path):
             withdraw(store, result, reason)
 
 
-def test_on_the_hub_only_submitter_or_owner_may_add_notes(owner, run, data, monkeypatch, tmp_path):
+def test_on_the_hub_only_submitter_or_owner_may_withdraw(owner, run, data, monkeypatch, tmp_path):
     done = submit_to_store(run, "ORG/results", data=str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     assert verify("ORG/results@1", data=[str(data)])[0].status == "added"
@@ -56,11 +54,11 @@ def test_on_the_hub_only_submitter_or_owner_may_add_notes(owner, run, data, monk
     assert {outcome.status for outcome in verify("ORG/results@3")} == {"refused"}
     assert [outcome.status for outcome in verify("ORG/results@2")] == ["added"]
     assert f"{folder}/withdrawn.json" in owner.list_repo_files(**REPO)
-    assert "blob/main" in annotate("ORG/results", folder, "seen by the owner")[0]
+    assert "blob/main" in withdraw("ORG/results", folder, "again, by the owner")[0]
 
 
-def test_notes_with_line_breaks_or_controls_are_refused():
-    note = json.loads(Note(account="reader", written_at=utc_now(), text="fine").to_bytes())
+def test_reasons_with_line_breaks_or_controls_are_refused():
+    withdrawal = json.loads(Withdrawal(account="reader", withdrawn_at=utc_now(), reason="fine").to_bytes())
     for text in ("one\ntwo", "\x1b[31mred", "", "x" * 3_000):
-        with pytest.raises(BadInput, match="text: "):
-            parse_record(json.dumps(note | {"text": text}).encode(), Note, "x.json")
+        with pytest.raises(BadInput, match="reason: "):
+            parse_record(json.dumps(withdrawal | {"reason": text}).encode(), Withdrawal, "x.json")
