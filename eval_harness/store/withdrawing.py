@@ -102,7 +102,7 @@ def withdrawal_problem(path: str, content: bytes, author: str, owner: str, accep
 
 
 def _withdrawal(account: str, reason: str) -> bytes:
-    """Return the content of a withdrawal. Raises BadInput if the reason is not plain or too long."""
+    """Return the content of a withdrawal. Raises BadInput if the reason is not plain text."""
     try:
         return Withdrawal(account=account, withdrawn_at=utc_now(), reason=" ".join(reason.split())).to_bytes()
     except ValidationError:

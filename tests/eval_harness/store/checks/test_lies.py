@@ -238,13 +238,6 @@ def key_in_most_samples(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, world.answers(draw, run, lambda number, sample: sample >= wrong_ones))
 
 
-def key_with_noise(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A key with enough random changes that no score is remarkable."""
-    share = draw.uniform(0.5, 0.97)
-    run = world.run()
-    yield Attempt(run, world.answers(draw, run, lambda number, sample: share))
-
-
 def withdrawn_again(world: World, draw: random.Random) -> Iterator[Attempt]:
     """What Eve withdrew, with a space added or a few answers changed, under the same or another
     name.
@@ -527,10 +520,6 @@ LIE_GENERATORS = (
 )
 
 
-UNSURE = (key_with_noise,)
-"""Most of the kinds that only statistics can detect are caught."""
-
-
 @pytest.mark.parametrize("kind", LIE_GENERATORS, ids=lambda kind: kind.__name__)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32), family=st.sampled_from(LIED_BENCHMARKS))
@@ -570,90 +559,6 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
         run = changed(run, benchmark=benchmark, request={"fingerprint": benchmark["fingerprint"]})
         rows = [row for row in rows if row["question_id"] in set(part["question_id"])]
     yield Attempt(run, rows)
-
-
-def strong(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A model that is right in 85 to 97 %."""
-    run = world.run(name="Strong")
-    yield Attempt(run, world.answers(draw, run, draw.uniform(0.85, 0.97)))
-
-
-def weak(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A model that guesses, or nearly always gives the same answer."""
-    run = world.run(name="Weak")
-    rows = world.answers(draw, run, draw.uniform(0.25, 0.5))
-    share = draw.choice([0.0, 0.8, 0.97])
-    yield Attempt(run, [row | ({"response": "A"} if draw.random() < share else {}) for row in rows])
-
-
-def own_rerun(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Ann's rerun, checkpoint or respelled name: mostly the same answers."""
-    name = draw.choice(["Ann's model", "Ann's model, step 9000", "ann's MODEL", "Anns-model"])
-    run = world.run(name=name)
-    changes, share = world.answers(draw, run, 0.65), draw.choice([0.01, 0.05, 0.15])
-    rows = [new if draw.random() < share else dict(old) for old, new in zip(world.victim.rows, changes, strict=True)]
-    yield Attempt(run, rows, "ann")
-
-
-def fine_tune(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Bob's fine-tune of Ann's model: at least half of its answers differ, and more of them are
-    right.
-    """
-    run = world.run(name="Bob's fine-tune")
-    changes, share = world.answers(draw, run, 0.7), draw.uniform(0.5, 0.9)
-    rows = [new if draw.random() < share else dict(old) for old, new in zip(world.victim.rows, changes, strict=True)]
-    yield Attempt(run, rows, "bob")
-
-
-def declines_often(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A model that declines some of the questions, or whose answers were partly lost."""
-    run, share = world.run(name="Careful"), draw.uniform(0.1, 0.6)
-    refusal = draw.choice(
-        [
-            {"response": "I'm sorry, I cannot help with medical images."},
-            {"response": "", "delivery": "no response"},
-        ]
-    )
-    rows = world.answers(draw, run, draw.uniform(0.4, 0.9))
-    yield Attempt(run, [row | (refusal if draw.random() < share else {}) for row in rows])
-
-
-def own_arm(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A run without the right images: a guess, a preference, or the answers of the run
-    with them.
-    """
-    image = draw.choice(["withheld", "blank", "swapped"])
-    run = changed(world.run(name="Ann's model"), request={"image": image}, method={"image": image})
-    rows, share = world.answers(draw, run, draw.uniform(0.2, 0.5)), draw.choice([0.0, 0.7, 1.0])
-    rows = [row | ({"response": "B"} if draw.random() < share else {}) for row in rows]
-    yield Attempt(run, draw.choice([rows, [dict(row) for row in world.victim.rows]]), "ann")
-
-
-def other_wording(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Answers of another harness: long, each worded differently."""
-    run = world.run(
-        name=draw.choice(["GPT-4o", "gpt 4o", "LLaVA-Med", "\u533b\u7597VL \u6a21\u578b", "Model (7B, 4-bit)"])
-    )
-    rows = world.answers(draw, run, draw.uniform(0.4, 0.85))
-    for row in rows:
-        row["response"] = (
-            f"{'I look at the picture. ' * draw.randint(5, 9)}Case {draw.random()}. The answer is {row['response'].strip('*().')}"
-        )
-    yield Attempt(run, rows)
-
-
-HONEST = (
-    honest,
-    strong,
-    strong,
-    weak,
-    own_rerun,
-    own_rerun,
-    fine_tune,
-    declines_often,
-    own_arm,
-    other_wording,
-)
 
 
 @settings(max_examples=4, deadline=None)
