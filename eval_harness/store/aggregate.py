@@ -330,18 +330,19 @@ def build_aggregate(
     if not results:
         raise BadInput(f"{name}: an aggregate needs at least one run.")
     reference = results[0]
+    model, asked = (reference.model.name, reference.model.revision), reference.benchmark.fingerprint
     for run_id, result in runs.items():
-        if (result.model.name, result.model.revision) != (
-            reference.model.name,
-            reference.model.revision,
-        ):
-            raise BadInput(
-                f"{name}: run {run_id} is of {result.model.name}, not {reference.model.name}. Give runs of one model."
-            )
-        if result.benchmark.fingerprint != reference.benchmark.fingerprint:
-            raise BadInput(f"{name}: run {run_id} asked different questions. Give runs over the same questions.")
-        if result.method.image != "real":
-            raise BadInput(f"{name}: run {run_id} showed {result.method.image} images. Give runs with the real images.")
+        problems = (
+            (
+                (result.model.name, result.model.revision) != model,
+                f"is of {result.model.name}, not {reference.model.name}. Give runs of one model.",
+            ),
+            (result.benchmark.fingerprint != asked, "asked different questions. Give runs over the same questions."),
+            (result.method.image != "real", f"showed {result.method.image} images. Give runs with the real images."),
+        )
+        for applies, problem in problems:
+            if applies:
+                raise BadInput(f"{name}: run {run_id} {problem}")
 
     reproduced = all(result.provenance == "reproduced" for result in results)
     return Result(

@@ -36,6 +36,8 @@ MAX_EXAMPLES = 8
 """Maximum number of matching results, or differing answers, that are listed."""
 READ_COLUMNS = ("response", "scores", "delivery", "finish_reason")
 """Columns of the answers that reading them depends on."""
+PairedUnits = tuple[pd.DataFrame, pd.DataFrame]
+"""Scoring units of both sides, for a paired test."""
 MIN_PRINTED_P = 1e-12
 """Smaller p-values are printed as "p < 1e-12"."""
 
@@ -262,8 +264,13 @@ def _format_setting(value: Any) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
-DIFFERENCE_COLUMNS = ("metric", "a", "b", "difference", "low", "high", "p", "test", "note")
-"""Columns of `score_differences`."""
+DIFFERENCE_COLUMNS = {
+    "metric": "str",
+    **dict.fromkeys(("a", "b", "difference", "low", "high", "p"), "float64"),
+    "test": "str",
+    "note": "str",
+}
+"""Columns of `score_differences`, with their types."""
 
 
 def score_differences(a: Side, b: Side) -> pd.DataFrame:
@@ -285,13 +292,9 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
         BadInput: If the results are of different benchmarks.
     """
     check_same_format(a, b)
-    tables = _paired_units(a, b)
-    rows = [_metric_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
-    kinds = dict.fromkeys(("a", "b", "difference", "low", "high", "p"), "float64") | {
-        "test": "str",
-        "note": "str",
-    }
-    return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)).astype(kinds)
+    tables = paired_units(a, b)
+    rows = [metric_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
+    return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)).astype(DIFFERENCE_COLUMNS)
 
 
 def check_same_format(a: Side, b: Side) -> None:
@@ -303,28 +306,28 @@ def check_same_format(a: Side, b: Side) -> None:
         )
 
 
-def metric_difference(a: Side, b: Side, metric: str) -> dict[str, Any]:
-    """Compare two sides of one benchmark on one metric that both have: the row of it in
-    `score_differences`, without values that do not apply.
+def metric_difference(a: Side, b: Side, name: str, tables: PairedUnits | None) -> dict[str, Any]:
+    """Compare two sides of one benchmark on one metric that both have.
+
+    Args:
+        a: The first side.
+        b: The second side.
+        name: Name of the metric.
+        tables: From `paired_units`.
+
+    Returns:
+        The metric's row in `score_differences`, without values that do not apply.
     """
-    return _metric_difference(a, b, metric, _paired_units(a, b))
-
-
-def _metric_difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, pd.DataFrame] | None) -> dict[str, Any]:
-    """Return the row of one metric (see `score_differences`)."""
     a_score, b_score = a.result.scores[name], b.result.scores[name]
     row: dict[str, Any] = {"metric": name, "a": a_score.value, "b": b_score.value}
     # Scores without a verdict are not compared: the reason takes the place of the difference.
-    nonresponses = [
-        (side, score.nonresponse) for side, score in (("A", a_score), ("B", b_score)) if score.nonresponse is not None
+    causes = [
+        f"{letter}: {nonresponse_cause(score.nonresponse, side.result)}"
+        for letter, side, score in (("A", a, a_score), ("B", b, b_score))
+        if score.nonresponse is not None
     ]
-    if nonresponses:
-        results = {"A": a.result, "B": b.result}
-        return row | {
-            "note": "; ".join(
-                f"{side}: {nonresponse_cause(nonresponse, results[side])}" for side, nonresponse in nonresponses
-            )
-        }
+    if causes:
+        return row | {"note": "; ".join(causes)}
 
     if a_score.value is None or b_score.value is None:
         return row
@@ -375,7 +378,7 @@ def _are_paired(a: Side, b: Side) -> bool:
     return has_answers and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
 
 
-def _paired_units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+def paired_units(a: Side, b: Side) -> PairedUnits | None:
     """Return the units of both sides for a paired test; None if they cannot be paired."""
     a_units, b_units = (a.units(), b.units()) if _are_paired(a, b) else (None, None)
     if a_units is None or b_units is None:
@@ -387,9 +390,7 @@ def _paired_units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     return a_units, b_units
 
 
-def _difference_test(
-    tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, a_score: Score, b_score: Score
-) -> dict[str, Any]:
+def _difference_test(tables: PairedUnits | None, metric: str, a_score: Score, b_score: Score) -> dict[str, Any]:
     """Test the difference of one metric.
 
     Returns:

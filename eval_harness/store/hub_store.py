@@ -87,10 +87,7 @@ def commit_submission(repo_id: str, submission: Submission, with_questions: bool
     """
     api, account = sign_in(repo_id)
     acceptance = Acceptance(account=account, accepted_at=utc_now(), verified_by=account)
-    extra_files = submission.derived_files() | {f"{submission.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
-    if with_questions:
-        extra_files |= submission.questions_file()
-
+    extra_files = submission.accepted_files(acceptance.to_bytes(), with_questions)
     with hide_progress_bars(), hub_errors(repo_id, "add a reproduced result", account):
         try:
             is_new = commit_to_main(

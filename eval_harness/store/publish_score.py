@@ -144,11 +144,6 @@ def _notes(metric: str, score: Score, result: Result) -> str:
     return "; ".join(words + [f"deviation: {deviation}" for deviation in result.deviations])
 
 
-def entries_to_yaml(entries: list[dict[str, Any]]) -> bytes:
-    """Serialize entries as the content of a YAML file."""
-    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000).encode()
-
-
 @dataclass(frozen=True)
 class ScoreFile:
     """A file for a model's repository: its path, content, and entries."""
@@ -193,7 +188,8 @@ def build_score_file(run: Path, dataset: str, store: str | None = None) -> Score
     tasks = _task_ids(dataset, dataset_split.revision)
     source = _stored_url(store, submission.folder) if store else None
     entries = eval_result_entries(result, dataset, tasks, source)
-    return ScoreFile(f".eval_results/{_file_stem(result)}.yaml", entries_to_yaml(entries), entries)
+    content = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000).encode()
+    return ScoreFile(f".eval_results/{_file_stem(result)}.yaml", content, entries)
 
 
 def _file_stem(result: Result) -> str:

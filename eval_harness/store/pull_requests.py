@@ -66,6 +66,8 @@ SUBMISSION_PATH = re.compile(
     re.ASCII,
 )
 """Path of a submitted file; its groups are the result's folder and the file's name."""
+ALREADY_ON_MAIN = "it was already on main"
+"""Note on a pull request whose files another verifier has added."""
 CLOSED_STATUSES = ("closed", "merged")
 """Hub statuses of a pull request that is no longer open."""
 READ_SECONDS_BY_ROUND = (2.0, 25.0, math.inf)
@@ -338,11 +340,7 @@ class PullRequests:
             raise SubmissionRefused(*submission.problems)
         main = self._head()
         if main and with_retries(lambda: has_submission(self.api, self.repo, main, submission.files())):
-            return self._close(
-                details,
-                added.head,
-                VerifyResult(target, "added", notes=("it was already on main",)),
-            )
+            return self._close_added(target, details, added, (ALREADY_ON_MAIN,))
 
         older, unread = self._older(f"results/{submission.result.benchmark.name}", details.num, author, compare_seconds)
         flags = [*submission.flags, *self._duplicates(submission, author, older)]
@@ -365,23 +363,15 @@ class PullRequests:
             flags=printable_lines(flags),
         )
 
-        extra_files = submission.derived_files() | {f"{added.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
-        if self.with_questions:
-            extra_files |= submission.questions_file()
-        new = self._add(details, added.folder, submission.files(), extra_files)
-        notes = notes if new else (*notes, "it was already on main")
-        return self._close(details, added.head, VerifyResult(target, "added", notes=(*notes, *flags)))
+        extra_files = submission.accepted_files(acceptance.to_bytes(), self.with_questions)
+        return self._add(target, details, added, submission.files(), extra_files, (*notes, *flags))
 
     def _withdrawal(self, target: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
         """Add a withdrawal, if it is by the result's submitter or the store's owner."""
         path, main = str(added.withdrawal), str(self._head())
         content = self._files(added)
         if with_retries(lambda: find_files(self.api, self.repo, main, [path])):
-            return self._close(
-                details,
-                added.head,
-                VerifyResult(target, "added", notes=("it was already on main",)),
-            )
+            return self._close_added(target, details, added, (ALREADY_ON_MAIN,))
 
         run = f"{added.folder}/{RUN_FILE}"
         if run not in with_retries(lambda: find_files(self.api, self.repo, main, [run])):
@@ -390,8 +380,7 @@ class PullRequests:
         problem = withdrawal_problem(path, content[path], str(details.author), self.repo.split("/")[0], acceptance)
         if problem:
             raise SubmissionRefused(problem)
-        self._add(details, added.folder, content, {})
-        return self._close(details, added.head, VerifyResult(target, "added", notes=(f"added {path}",)))
+        return self._add(target, details, added, content, {}, (f"added {path}",))
 
     def _commands(self, target: str, head: str) -> tuple[str, str]:
         """Return the commands with which the owner adds or closes a flagged pull request."""
@@ -467,15 +456,24 @@ class PullRequests:
 
     def _add(
         self,
+        target: str,
         details: DiscussionWithDetails,
-        folder: str,
+        added: AddedFiles,
         files: dict[str, bytes],
         extra_files: dict[str, bytes],
-    ) -> bool:
-        """Commit the files to main; return False if another verifier has already done so."""
-        message = f"Add {folder}"[:190] + f" (#{details.num})"
+        notes: tuple[str, ...],
+    ) -> VerifyResult:
+        """Commit the files to main, unless another verifier has done so, and close the request."""
+        message = f"Add {added.folder}"[:190] + f" (#{details.num})"
         description = f"Verified by `medprobe verify`; answers by {details.author}."
-        return commit_to_main(self.api, self.repo, files, extra_files, message, description)
+        is_new = commit_to_main(self.api, self.repo, files, extra_files, message, description)
+        return self._close_added(target, details, added, notes if is_new else (*notes, ALREADY_ON_MAIN))
+
+    def _close_added(
+        self, target: str, details: DiscussionWithDetails, added: AddedFiles, notes: tuple[str, ...]
+    ) -> VerifyResult:
+        """Close a pull request whose files are on main."""
+        return self._close(details, added.head, VerifyResult(target, "added", notes=notes))
 
     def _close(
         self,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.result import REFERENCE_KINDS, Score
 from eval_harness.scores.agreement import krippendorff_alpha
-from eval_harness.store.comparison import Side, align_sides, metric_difference
+from eval_harness.store.comparison import Side, align_sides, metric_difference, paired_units
 from eval_harness.store.formatting import format_interval, format_score, interval_decimals
 
 MAX_LISTED_CASES = 12
@@ -153,7 +153,9 @@ def _contrasts(sides: tuple[Side, Side] | None) -> list[ModelContrast]:
     if sides is None:
         return []
     reader, model = sides
-    row = metric_difference(reader, model, HEADLINE_METRICS[reader.result.benchmark.family])
+    row = metric_difference(
+        reader, model, HEADLINE_METRICS[reader.result.benchmark.family], paired_units(reader, model)
+    )
     names, n = (model.result.model.name, reader.result.model.name), _score(reader).n
     values = [row[column] for column in ("a", "b", "difference", "low", "high") if row.get(column) is not None]
     return [ModelContrast(*names, n, *values)] if len(values) == 5 else []

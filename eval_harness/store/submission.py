@@ -24,6 +24,7 @@ from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_F
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
+from eval_harness.store.acceptance import ACCEPTANCE
 from eval_harness.store.similarity import Digests
 
 REPRODUCED_SUFFIX = "-reproduced"
@@ -72,6 +73,11 @@ class Submission:
     def derived_files(self) -> dict[str, bytes]:
         """Return the derived files, by their path in a store; `result.json` comes last."""
         return {f"{self.folder}/{name}": self.derived[name] for name in DERIVED_FILES}
+
+    def accepted_files(self, acceptance: bytes, with_questions: bool) -> dict[str, bytes]:
+        """Return what a store on the Hub adds to the sent files, by path: see `Acceptance`."""
+        questions = self.questions_file() if with_questions else {}
+        return self.derived_files() | {f"{self.folder}/{ACCEPTANCE}": acceptance} | questions
 
     def questions_file(self) -> dict[str, bytes]:
         """Return the questions file, by its path in a store.

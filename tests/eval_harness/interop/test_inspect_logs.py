@@ -4,8 +4,6 @@ Runs where inspect-ai is installed; `test_inspect_ai.py` runs it in that environ
 compares the metrics.
 """
 
-import random
-
 import pytest
 
 pytest.importorskip("inspect_ai")
@@ -19,24 +17,11 @@ from inspect_ai.model import (
     ModelOutput,
 )
 
-from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.interop.harness_file import format_letters
 from eval_harness.store.submit import submit_to_store
+from tests.eval_harness.interop.test_answer_files import drawn
 from tests.helpers import refused
-
-ANSWER_TEXTS = ("{letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}")
-
-
-def drawn(data, seed):
-    """Draw (question, response or None) for every question of the default split."""
-    chance, repository = random.Random(seed), open_repository(data)
-    split = "validation" if "validation" in repository.splits else repository.splits[0]
-    for row in repository.questions(split).itertuples():
-        index = chance.randrange(len(row.options))
-        letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
-        text = chance.choice(ANSWER_TEXTS).format(letter=letter, text=row.options[index])
-        yield row, None if chance.random() < 0.1 else text
 
 
 def sample(question, completion, epoch=1):

@@ -1,11 +1,19 @@
-"""Submitting to and verifying a results store on a loopback Hub, with the real client."""
+"""Submitting to and verifying a results store on a loopback Hub, with the real client: also with
+many pull requests, several verifiers, and a Hub that fails.
+"""
 
+import contextlib
+import itertools
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.hub.publish import publish
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
@@ -27,7 +35,7 @@ from tests.eval_harness.store.verifying import (
 )
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
-from tests.localhub.faults import RESET
+from tests.localhub.faults import RESET, Fault
 
 
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
@@ -43,12 +51,6 @@ def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
-def test_a_lost_response_does_not_open_a_second_pull_request(owner, run, local_hub):
-    local_hub.faults.add("/commit/", RESET, method="POST", lose_response=True)
-    assert submit_to_store(run, STORE).location.endswith("/discussions/1")
-    assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
-
-
 def test_missing_store_or_token_is_a_one_line_error(owner, run, monkeypatch):
     with pytest.raises(BadInput, match="ORG/absent"):
         submit_to_store(run, "ORG/absent")
@@ -61,6 +63,8 @@ def test_missing_store_or_token_is_a_one_line_error(owner, run, monkeypatch):
 
 def test_a_clean_pull_request_is_added_byte_for_byte_and_closed(owner, run, data, as_owner, local_hub):
     done = submit_to_store(run, STORE)
+    # Main moves on after the pull request was opened, which must not look like a deletion by it.
+    owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
     files, main_before = done.submission.files(), main_files(owner)
     as_owner()
     local_hub.record.clear()
@@ -167,15 +171,6 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
     assert main_files(owner) == main_before
 
 
-def test_a_newer_main_is_not_a_deletion(owner, run, data, as_owner):
-    submit_to_store(run, STORE)
-    # Main moves on after the pull request was opened, which must not look like a deletion by it.
-    owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
-    as_owner()
-    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
-    assert "notes/later.txt" in main_files(owner)
-
-
 def test_flagged_pull_requests_wait_for_review(owner, run, data, as_owner, tmp_path):
     submit_to_store(run, STORE)
     rows = list(load_questions(data).itertuples())
@@ -270,29 +265,131 @@ def test_a_folder_store_is_examined_in_place(run, data, tmp_path):
     assert outcome.status == "refused" and "not what its answers give" in outcome.reasons[0]
 
 
-def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path):
-    owner_name = "medlab"
-
+def test_by_command(owner, data, as_owner, tmp_path):
     def medprobe(*arguments, token):
         done = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=token)
         return done.stdout + done.stderr
 
-    medprobe("publish", data, f"{owner_name}/phantoms", token=CURATOR)
+    as_owner()
+    publish(data, "medlab/phantoms")
     answers = write_lines(tmp_path / "answers.csv.jsonl", responses(data))
-    options = (
-        "--benchmark",
-        "mediconfusion",
-        "--model",
-        "Foreign 7B",
-        "--data",
-        f"{owner_name}/phantoms",
-        "--to",
-        STORE,
-    )
+    options = ("--benchmark", "mediconfusion", "--model", "Foreign 7B", "--data", "medlab/phantoms", "--to", STORE)
     assert "would add results/" in medprobe("submit", answers, *options, "--dry-run", token=READER)
     assert "discussions/1" in medprobe("submit", answers, *options, token=READER)
-    output = medprobe("verify", f"{STORE}@1", token=CURATOR)
-    assert "vouches" in output, "somebody else's dataset: the store's owner has to vouch for it"
-    output = medprobe("verify", f"{STORE}@1", "--data", f"{owner_name}/phantoms", token=CURATOR)
+    output = medprobe("verify", STORE, "--all", "--data", "medlab/phantoms", token=CURATOR)
     assert f"{STORE}@1: added" in output
-    assert "nothing to verify" in medprobe("verify", STORE, "--all", token=CURATOR)
+
+
+def test_parallel_verifiers_add_each_submission_once(owner, data, as_owner, tmp_path):
+    for n in range(4):
+        submit_to_store(
+            write_lines(tmp_path / f"{n}.jsonl", responses(data, n)),
+            STORE,
+            "mediconfusion",
+            f"Model {n}",
+            str(data),
+        )
+    as_owner()
+    commits_before = len(owner.list_repo_commits(**REPO))
+    with ThreadPoolExecutor(3) as pool:
+        outcomes_by_thread = list(pool.map(lambda _: verify(STORE, everything=True, data=[str(data)]), range(3)))
+    assert all(
+        outcome.status in ("added", "closed already") for outcomes in outcomes_by_thread for outcome in outcomes
+    ), outcomes_by_thread
+    assert len(owner.list_repo_commits(**REPO)) == commits_before + 4
+    assert [status(owner, n) for n in range(1, 5)] == ["closed"] * 4
+
+
+def test_the_next_verifier_finishes_an_interrupted_one(owner, run, data, as_owner, local_hub):
+    submit_to_store(run, STORE)
+    as_owner()
+    local_hub.faults.add("/status", 500, method="POST", times=100)
+    with pytest.raises(BadInput):
+        verify(f"{STORE}@1", data=[str(data)])
+    added = main_files(owner)
+    local_hub.faults.clear()
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
+    assert main_files(owner) == added and status(owner, 1) == "closed"
+
+
+def test_a_crashing_submission_does_not_block_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
+    submit_to_store(run, STORE)
+    submit_to_store(
+        write_lines(tmp_path / "b.jsonl", responses(data, 1)),
+        STORE,
+        "mediconfusion",
+        "Model B",
+        str(data),
+    )
+    as_owner()
+    examined, examined_calls = pull_requests.examine_in_sandbox, []
+
+    def breaks_once(*arguments):
+        examined_calls.append(arguments)
+        if len(examined_calls) == 1:
+            raise ZeroDivisionError
+        return examined(*arguments)
+
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", breaks_once)
+    words = [outcome.status for outcome in verify(STORE, everything=True, data=[str(data)])]
+    assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_each_request_is_retried_on_its_own(owner, run, data, local_hub, as_owner):
+    """A Hub that fails about every sixth request, or loses the response to a commit, must neither
+    fail a submission nor add it twice.
+    """
+    for path in (
+        "whoami",
+        "/api/datasets/ORG/results$",
+        "paths-info",
+        "discussions",
+        "preupload",
+        "/commit/",
+    ):
+        local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
+    local_hub.faults.add("/commit/", RESET, method="POST", lose_response=True)
+    assert submit_to_store(run, STORE).location.endswith("/discussions/1")
+    assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
+    as_owner()
+    for path in ("revision", "paths-info", "/discussions/1$", "/comment", "/status", "/commit/"):
+        local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
+    local_hub.faults.add("/commit/", 412, method="POST")
+    local_hub.faults.add("/commit/", 503, method="POST", lose_response=True)
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
+    assert len(owner.list_repo_commits(**REPO)) == 2
+
+
+def test_no_failing_request_refuses_a_submission(owner, data, local_hub, monkeypatch, tmp_path):
+    """From the k-th request on, the Hub returns only errors, for every k: verification is
+    postponed.
+    """
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    name = f"ORG/asked-{uuid.uuid4().hex}"
+    publish(data, name)
+    for model in ("Model", "Another"):  # the second copy has an equal one to be compared with
+        answers = write_lines(tmp_path / f"{model}.jsonl", responses(data))
+        submit_to_store(answers, STORE, "mediconfusion", model, name)
+        if model == "Model":
+            verify(STORE, everything=True)
+    count, words = 0, set()
+
+    def fails(method, path):
+        nonlocal count
+        count += 1
+        return Fault(path, 520) if count > passing else None
+
+    with monkeypatch.context() as failing:
+        failing.setattr(local_hub.faults, "next", fails)
+        for passing in itertools.count(step=11):
+            count = 0
+            with contextlib.suppress(Unavailable):
+                words |= {outcome.status for outcome in verify(STORE, everything=True)}
+            if count <= passing:
+                break
+    assert words == {"later", "for a person"}
+    details = owner.get_discussion_details(STORE, 2, repo_type="dataset")
+    assert details.status == "open" and not any(
+        "Refused" in str(getattr(event, "content", "")) for event in details.events
+    )
