@@ -1,38 +1,83 @@
 """Read a file of answers in any format.
 
 The output of other harnesses and of the papers' scripts is read as the records of a plain file, and
-those are checked by `predictions.py`, so there is only one way to read answers.
+those are checked by `predictions.py`, so there is only one way to read answers. A server error that
+a harness stored as text becomes a failed answer. Users read their own files on their own machine; a
+server reads only plain files, in the sandbox.
 
-A reader is a module with `recognises(path)` and `iter_answers(path, questions, problems)`, which
-yields each answer as (location, question id, journal record). The record's `target` is the answer
-key that the harness was given. A server error that a harness stored as text becomes a failed
-answer. Users convert their own files on their own machine; a server reads only plain files, in the
-sandbox.
+- inspect-ai's logs: `inspect_log.py`.
+- lmms-eval 0.7.3, the samples of our tasks (`<date>_samples_<task>.jsonl`): a line has `doc_id`,
+  `target`, `resps` (the raw answer), `filtered_resps` (the answer without what lmms-eval takes for
+  reasoning) and the output of the task's `process_results`, in which our tasks store the question
+  id. There is no finish reason. If the server dies, lmms-eval exits with code 0 and stores a marker
+  instead of an answer.
+- VLMEvalKit e8e78f0, tables (`<model>_<dataset>.xlsx`, `.tsv`, `.csv`, `.json`) with `index`,
+  `question` and `prediction`. Tables made from our TSV keep `question_id`; in the official
+  GMAI-MMBench TSV, `index` is the question id. A spreadsheet of plain answers has the columns of
+  any file of answers.
+- ProbMed's scripts: records `{id, qa_type, response, gt_ans}`, as a list or as JSON Lines.
+- MediConfusion's scripts: an object of pairs, `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or
+  `{pair: {image_1, image_2}}`.
+- Plain answers as a JSON list of `{question_id, response}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from dataset_builders.errors import clip
-from eval_harness.answer_files import inspect_log, lmms_samples, paper_outputs, vlmevalkit_tables
-from eval_harness.answer_files.predictions import Predictions, check_predictions, format_letters, read_predictions
-from eval_harness.answer_files.untrusted import LocatedRecord, ProblemList
+from dataset_builders.errors import BadInput, clip, first_line
+from dataset_builders.extras import require
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_files import inspect_log
+from eval_harness.answer_files.predictions import (
+    Predictions,
+    check_predictions,
+    format_letters,
+    journal_record,
+    read_predictions,
+)
+from eval_harness.answer_files.untrusted import (
+    LocatedRecord,
+    ProblemList,
+    Record,
+    format_names,
+    iter_json_lines,
+    open_text,
+    parse_json,
+    parse_object,
+    select_answer_fields,
+)
 
-_READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, vlmevalkit_tables, paper_outputs)
+LocatedAnswer = tuple[str, Any, Record]
+"""(location in the file, question id, record of the answer)."""
 
 
-def find_reader(path: Path) -> ModuleType | None:
-    """Return the reader of the harness that wrote a file.
+class Reader(NamedTuple):
+    """How the files of one harness are recognised and read.
 
-    Returns:
-        The reader module; None for a plain file of answers, and for a path that is not a file.
+    Attributes:
+        recognises: Returns whether the harness wrote a file.
+        iter_answers: Yields each answer. The record's `target` is the answer key that the harness
+            was given.
+        is_whole: Whether a file must answer every question; else missing answers count as wrong.
+        describe: Returns the benchmark, model, dataset and split that a file names; None if the
+            format names none of them.
     """
-    return next((reader for reader in _READERS if path.is_file() and reader.recognises(path)), None)
+
+    recognises: Callable[[Path], bool]
+    iter_answers: Callable[[Path, pd.DataFrame, ProblemList], Iterator[LocatedAnswer]]
+    is_whole: bool = True
+    describe: Callable[[Path], inspect_log.Description] | None = None
+
+
+def find_reader(path: Path) -> Reader | None:
+    """Return the reader for a file; None for a plain file of answers, and for what is no file."""
+    return next((reader for reader in READERS if path.is_file() and reader.recognises(path)), None)
 
 
 def read_answer_file(path: Path, questions: pd.DataFrame) -> Predictions:
@@ -58,7 +103,7 @@ def read_answer_file(path: Path, questions: pd.DataFrame) -> Predictions:
     return check_predictions(records, questions, problems)
 
 
-def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedRecord]:
+def _answers(reader: Reader, path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedRecord]:
     """Yield the answers of a harness's file with their locations, as records of a plain file.
 
     Two things are reported in `problems`: answers to another version of the dataset, and an
@@ -74,7 +119,7 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
         )
     )
 
-    must_be_complete = getattr(reader, "IS_WHOLE", True)
+    must_be_complete = reader.is_whole
     for location, question_id, record in reader.iter_answers(path, questions, problems):
         # Records with a target come from a harness, which asks all questions of a task.
         must_be_complete = must_be_complete and "target" in record
@@ -96,3 +141,257 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
             f"answers {answered_count:,} of {question_count:,} questions; only a run of the whole "
             "split can be scored (leave out the harness's --limit)",
         )
+
+
+TASK_IDS_KEY = "medprobe_answer"
+"""The key under which our tasks store their ids in a line."""
+
+
+def _is_lmms_eval(path: Path) -> bool:
+    """Return True if the first line is an lmms-eval sample."""
+    try:
+        with path.open("rb") as file:
+            first_record = parse_object(file.readline(), constants=True)
+    except (OSError, ValueError):
+        return False
+    return {"doc_id", "target", "filtered_resps"} <= set(first_record)
+
+
+def _lmms_eval_answers(path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedAnswer]:
+    """Yield (location, question id, journal record) for every line.
+
+    A line of another task is reported as a problem.
+    """
+    for location, line in iter_json_lines(path, problems):
+        ids = line.get(TASK_IDS_KEY)
+        question_id = ids.get("question_id") if isinstance(ids, dict) else None
+        if question_id is None:
+            problems.add(
+                location,
+                f"has no {TASK_IDS_KEY}.question_id: not made with the tasks of `medprobe export-lmms-eval`",
+            )
+            continue
+        record = journal_record(line.get("resps") or line.get("filtered_resps"))
+        yield location, question_id, record | {"target": line.get("target")}
+
+
+LETTER_ANSWER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)
+"""A letter alone ("B.", "the answer is B"), or a letter followed by the text of its option."""
+
+
+def _is_vlmevalkit_table(path: Path) -> bool:
+    """Return True for a spreadsheet, or a TSV, CSV or JSON list with `index` and `prediction`."""
+    if path.suffix.lower() == ".xlsx":
+        return True
+    with path.open("rb") as file:
+        head = file.readline(1 << 16)
+        head += file.read(1 << 12) if head.startswith(b"[") else b""
+    return {b"index", b"prediction"} <= set(re.split(rb"\W+", head)) and not head.startswith(b"{")
+
+
+def _vlmevalkit_answers(path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedAnswer]:
+    """Yield (location, question id, journal record) for every row.
+
+    Args:
+        path: The table.
+        questions: The questions of the split.
+        problems: Unused; part of the reader interface.
+
+    Raises:
+        BadInput: If the table cannot be read, or lacks ids of these questions or a text column.
+    """
+    yes_no_questions = questions[questions["question_type"] == "yes_no"]
+    yes_no_options = dict(zip(yes_no_questions["question_id"].astype(str), yes_no_questions["options"], strict=True))
+    table = _read_table(path)
+    ids = set(questions["question_id"].astype(str))
+    # In a table made from our TSV, `index` is only a row number: prefer question_id.
+    id_columns = [
+        name for name in ("question_id", "index") if name in table.columns and not ids.isdisjoint(table[name])
+    ]
+    text_column = next((name for name in ("prediction", "response") if name in table.columns), None)
+    if not id_columns or text_column is None:
+        raise BadInput(
+            "lacks the columns question_id and prediction, or answers other questions (it has "
+            f"{format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV for VLMEvalKit; "
+            "in GMAI-MMBench's official TSV, `index` is the question's id.",
+            path,
+        )
+
+    # Row 1 of a spreadsheet is the header.
+    for number, row in enumerate(table.to_dict("records"), 2):
+        location = f"row {number}"
+        if text_column == "response":
+            fields = {name: value or None for name, value in select_answer_fields(row).items()}
+            yield location, row[id_columns[0]], fields | {text_column: row[text_column]}
+        else:
+            answer = journal_record(_spell_out_letter(row[text_column], yes_no_options.get(row[id_columns[0]], ())))
+            yield location, row[id_columns[0]], answer | {"target": row.get("answer") or None}
+
+
+def _spell_out_letter(response: str, options: Sequence[str]) -> str:
+    """Add the option's text to a letter: VLMEvalKit asks yes/no questions as multiple choice.
+
+    Any other answer is returned unchanged.
+
+    >>> _spell_out_letter("B.", ["yes", "no"]), _spell_out_letter("(A) Yes", ["yes", "no"])
+    ('B (no)', 'A (yes)')
+    >>> _spell_out_letter("A mass.", ["yes", "no"])
+    'A mass.'
+    """
+    match = LETTER_ANSWER.fullmatch(response)
+    index = LETTERS.index(match[1]) if match else len(options)
+    if match is None or index >= len(options) or match[2].casefold() not in ("", options[index].casefold()):
+        return response
+    return f"{match[1]} ({options[index]})"
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """Read a table as text; from a spreadsheet (extra `vlmevalkit`), read the first sheet."""
+    read_options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+    if path.suffix.lower() == ".xlsx":
+        require("openpyxl")
+    try:
+        if path.suffix.lower() == ".xlsx":
+            return pd.read_excel(path, **read_options)
+        content = path.read_text(encoding="utf-8-sig")
+        if content.startswith("["):
+            return pd.DataFrame(parse_json(content, constants=True)).fillna("").astype(str)
+        return pd.read_csv(path, sep="\t" if "\t" in content.partition("\n")[0] else ",", **read_options)
+    except Exception as error:  # the exception for a damaged file depends on the library
+        reason = first_line(error) or type(error).__name__
+        raise BadInput(f"cannot be read as a table of predictions ({reason}).", path) from None
+
+
+def _is_paper_output(path: Path) -> bool:
+    """Return True for a JSON document, and for JSON Lines of ProbMed's script."""
+    with path.open("rb") as file:
+        head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"["):
+        return True
+    if not head.startswith(b"{"):
+        return False
+    try:
+        first_record = parse_object(head.split(b"\n")[0], constants=True)
+    except ValueError:
+        # Not JSON: the first line of an indented document, or a line longer than what was read.
+        return head.split(b"\n")[0].strip() == b"{" or len(head) == 1 << 16
+
+    return ("qa_type" in first_record and "question_id" not in first_record) or _is_pairs(first_record)
+
+
+def _paper_answers(path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedAnswer]:
+    """Yield (location, question id, record) for every answer.
+
+    Args:
+        path: The file.
+        questions: The questions of the split.
+        problems: Receives the entries that are not answers.
+
+    Raises:
+        BadInput: If the file is not JSON.
+    """
+    options_by_id = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
+    for location, entry_name, record in _records(path, problems):
+        if not isinstance(record, dict):
+            problems.add(location, "is not a JSON object. Each entry must be one answer.")
+        elif entry_name is not None and {"answer", "image_1", "image_2"} & record.keys():
+            yield from _pair(location, entry_name, record, problems)
+        elif "qa_type" in record and "id" in record and "question_id" not in record:
+            yield from _probing(location, record, options_by_id, problems)
+        elif "response" in record and (record.get("question_id") is not None or record.get("index") is not None):
+            question_id = record.get("question_id")
+            yield (
+                location,
+                record.get("index") if question_id is None else question_id,
+                select_answer_fields(record),
+            )
+        else:
+            problems.add(
+                location,
+                "not an answer: it needs question_id and response, or the fields of a paper's script",
+            )
+
+
+def _records(path: Path, problems: ProblemList) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield (location, entry name or None, entry) of a JSON document or of JSON Lines."""
+    with open_text(path, "\n") as file:
+        text = file.read()
+    try:
+        document = parse_json(text, constants=True)
+    except ValueError as error:
+        if "\n{" not in text:
+            raise BadInput(f"cannot be read as JSON ({str(error)[:200]}). Write it again.", path) from None
+        yield from ((location, None, record) for location, record in iter_json_lines(path, problems))
+        return
+
+    # The document is a single record.
+    if isinstance(document, dict) and not _is_pairs(document):
+        document = [document]
+    entries = enumerate(document, 1) if isinstance(document, list) else document.items()
+    for entry_name, record in entries:
+        is_named = isinstance(document, dict)
+        yield (
+            f"entry {clip(entry_name) if is_named else entry_name}",
+            str(entry_name) if is_named else None,
+            record,
+        )
+
+
+def _is_pairs(document: Any) -> bool:
+    """Return True for MediConfusion's object of pairs: every value is an object."""
+    return isinstance(document, dict) and bool(document) and all(isinstance(part, dict) for part in document.values())
+
+
+def _probing(
+    location: str, record: Record, options_by_id: dict[str, Any], problems: ProblemList
+) -> Iterator[LocatedAnswer]:
+    """Yield the answer of a ProbMed record.
+
+    Its truth is given as a letter if it is one of the options.
+    """
+    id_parts = [record.get("image_type"), record["id"], record["qa_type"]]
+    if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in id_parts[1:]):
+        problems.add(location, "id and qa_type must be strings")
+        return
+
+    # ProbMed's dataset prefixes ids with the image type; some output files do not.
+    candidate_ids = ["-".join(map(str, id_parts)), "-".join(map(str, id_parts[1:]))]
+    question_id = next(
+        (question_id for question_id in candidate_ids if question_id in options_by_id),
+        candidate_ids[1],
+    )
+    options = [str(option).lower() for option in options_by_id.get(question_id, ())]
+    truth = record.get("gt_ans")
+    truth_text = str(truth).strip().lower().rstrip(".")
+    target = LETTERS[options.index(truth_text)] if truth_text in options else truth
+    yield location, question_id, select_answer_fields(record) | {"target": target}
+
+
+def _pair(location: str, pair: str, record: Record, problems: ProblemList) -> Iterator[LocatedAnswer]:
+    """Yield the two answers of a MediConfusion pair (question ids `<pair>-1` and `<pair>-2`)."""
+    answer = record.get("answer")
+    for side in (1, 2):
+        side_answer: Any = record
+        response_key = f"image_{side}"
+        if isinstance(answer, dict):
+            side_answer, response_key = answer.get(f"im{side}"), "full_answer"
+        if not isinstance(side_answer, dict) or response_key not in side_answer:
+            problems.add(
+                location,
+                f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})",
+            )
+        else:
+            yield (
+                location,
+                f"{pair}-{side}",
+                select_answer_fields(side_answer) | {"response": side_answer[response_key]},
+            )
+
+
+READERS = (
+    Reader(inspect_log.recognises, inspect_log.iter_answers, describe=inspect_log.describe),
+    Reader(_is_lmms_eval, _lmms_eval_answers),
+    Reader(_is_vlmevalkit_table, _vlmevalkit_answers),
+    Reader(_is_paper_output, _paper_answers, is_whole=False),
+)
+"""All readers; the first that recognises a file reads it."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelOutput
 
+Description = tuple[str | None, str | None, str | None, str | None]
+"""Benchmark, model, dataset and split; None if unknown."""
 SKIPPED_SAMPLE_FIELDS = {"messages", "events", "store"}
 """Sample fields that are not loaded: large, and not needed for scoring."""
 
@@ -83,7 +85,7 @@ def _damaged(path: Path, error: Exception) -> BadInput:
     )
 
 
-def describe(path: Path) -> tuple[str | None, str | None, str | None, str | None]:
+def describe(path: Path) -> Description:
     """Return the benchmark, model, dataset and split of a log.
 
     Logs of other tasks than ours give only the model.

@@ -5,7 +5,7 @@ r"""The benchmarks as tasks of lmms-eval: a folder for `--include_path` and the 
         --tasks medprobe_mediconfusion --log_samples
 
 Prompts, reader and metrics are those of medprobe. `medprobe submit` reads the samples file that
-lmms-eval writes (`answer_files/lmms_samples.py`). Format: lmms-eval 0.7.3.
+lmms-eval writes (`answer_files/harness_formats.py`). Format: lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from dataset_builders.files import replace_file
-from eval_harness.answer_files.lmms_samples import TASK_IDS_KEY
+from eval_harness.answer_files.harness_formats import TASK_IDS_KEY
 from eval_harness.answer_files.predictions import journal_record
 from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.interop.harness_file import (

@@ -4,7 +4,7 @@ Format: VLMEvalKit e8e78f0, `vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`):
 image (base64, or the index of another row), question, A, B, ..., answer, category, split.
 VLMEvalKit's scorer supports neither pairs, nor probes, nor answers with several letters. Its output
 keeps our ids, so `medprobe submit` can score the predictions
-(`answer_files/vlmevalkit_tables.py`).
+(`answer_files/harness_formats.py`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput, Unavailable, clip
-from eval_harness.answer_files import inspect_log
 from eval_harness.answer_files.harness_formats import find_reader, read_answer_file
 from eval_harness.answer_files.predictions import Predictions, read_predictions
 from eval_harness.answer_files.untrusted import (
@@ -234,12 +233,9 @@ def build_submission(
     reader = find_reader(source)
     if reader is None:
         check_file(source)
-    if reader is inspect_log:  # the only format that names its benchmark and dataset
-        logged = inspect_log.describe(source)
-        stated = (benchmark, model, data, split)
-        benchmark, model, data, split = (
-            value or logged_value for value, logged_value in zip(stated, logged, strict=True)
-        )
+    if reader is not None and reader.describe is not None:
+        stated = zip((benchmark, model, data, split), reader.describe(source), strict=True)
+        benchmark, model, data, split = (option or in_file for option, in_file in stated)
     if not benchmark or not model:
         raise BadInput(f"submit {source}: not a folder. For a file of answers, give its --benchmark and --model.")
     if reproduced:
