@@ -39,7 +39,7 @@ from dataset_builders.benchmarks import FORMATS
 from dataset_builders.images.picture import encode_data_uri
 from eval_harness.answer_files.inspect_log import parse_output
 from eval_harness.benchmarks import eval_spec, get_prompt
-from eval_harness.interop.harness_file import format_letters, metric_scores, question_metadata, read_sample_answer
+from eval_harness.interop.exports import format_letters, metric_scores, question_metadata, read_sample_answer
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import select_questions

@@ -48,7 +48,7 @@ def export_tsv(
     out: Annotated[Path, typer.Option(help="folder to write to, VLMEvalKit's $LMUData")] = Path("LMUData"),
 ) -> None:
     """Write the questions as a multiple-choice TSV; `medprobe submit` reads the predictions."""
-    from eval_harness.interop.vlmevalkit import export_tsv as export
+    from eval_harness.interop.exports import export_tsv as export
 
     path, rows = export(data, split, out)
     typer.echo(f"wrote {path} ({rows:,} questions); evaluate it as the dataset {path.stem}")
@@ -68,7 +68,7 @@ def export_lmms_eval(
 
     `medprobe submit` reads the samples that lmms-eval writes with --log_samples.
     """
-    from eval_harness.interop.lmms_eval import export_task
+    from eval_harness.interop.exports import export_task
 
     task = export_task(data, split, out)
     typer.echo(f"wrote {out / task}: python -m lmms_eval --include_path {out} --tasks {task} --log_samples ...")

@@ -19,8 +19,8 @@ INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
 """Environment variables that a harness inherits."""
 
 
-def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -> None:
-    """Run a harness in a folder; its output is the message if it fails."""
+def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -> str:
+    """Run a harness in a folder and return its output, which is the message if it fails."""
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     done = subprocess.run(
         command,
@@ -32,6 +32,7 @@ def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def check_against_ours(

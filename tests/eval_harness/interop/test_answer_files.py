@@ -25,8 +25,7 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE
-from eval_harness.interop.harness_file import format_letters
-from eval_harness.interop.vlmevalkit import export_tsv
+from eval_harness.interop.exports import export_tsv, format_letters
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission, submit_to_store

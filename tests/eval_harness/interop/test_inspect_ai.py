@@ -4,9 +4,7 @@ local Hub.
 
 import hashlib
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -21,6 +19,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from tests.chaos.server import ChaosServer
 from tests.environments import environment
+from tests.eval_harness.interop.real_harnesses import run_harness
 from tests.localhub.accounts import CURATOR
 
 INSPECT_REQUIREMENTS = ("inspect-ai==0.3.285",)
@@ -64,61 +63,19 @@ def by_text(body):
 
 
 def inspect_eval(python, folder, task, url, *options, **environment_variables):
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    variables = inherited | {
-        "LOOP_BASE_URL": url,
-        "LOOP_API_KEY": "x",
-        "INSPECT_LOG_DIR": str(folder / "logs"),
-    }
-    command = [
-        python,
-        "-m",
-        "inspect_ai",
-        "eval",
-        task,
-        "--model",
-        "openai-api/loop/m",
-        "--display",
-        "plain",
-        *options,
-    ]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=variables | environment_variables,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    variables = {"LOOP_BASE_URL": url, "LOOP_API_KEY": "x", "INSPECT_LOG_DIR": str(folder / "logs")}
+    command = [python, "-m", "inspect_ai", "eval", task, "--model", "openai-api/loop/m", "--display", "plain"]
+    run_harness([*command, *options], folder, **variables | environment_variables)
     return sorted((folder / "logs").glob("*.eval"))
 
 
 def read_log_report(python, log, *store):
-    done = subprocess.run(
-        [python, "-c", READ_LOG_SCRIPT, log, *store],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run_harness([python, "-c", READ_LOG_SCRIPT, log, *store], log.parent).splitlines()[-1])
 
 
 def test_inspect_logs_are_submitted_unchanged(inspect_python):
-    tests = [
-        inspect_python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        CHECKOUT / "tests/eval_harness/interop/test_inspect_logs.py",
-    ]
-    done = subprocess.run(tests, cwd=CHECKOUT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout
+    tests = [inspect_python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    assert "passed" in run_harness([*tests, CHECKOUT / "tests/eval_harness/interop/test_inspect_logs.py"], CHECKOUT)
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

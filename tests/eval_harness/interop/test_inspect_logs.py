@@ -18,7 +18,7 @@ from inspect_ai.model import (
 )
 
 from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.interop.harness_file import format_letters
+from eval_harness.interop.exports import format_letters
 from eval_harness.store.submit import submit_to_store
 from tests.eval_harness.interop.test_answer_files import drawn
 from tests.helpers import refused

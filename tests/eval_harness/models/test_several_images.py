@@ -19,7 +19,7 @@ from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.schema import row_image_ids
-from eval_harness.interop import lmms_eval, vlmevalkit
+from eval_harness.interop import exports
 from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request
 from eval_harness.scores.grading import image_clusters
@@ -152,7 +152,7 @@ def test_exports_contain_all_images(several_set, tmp_path):
     before the text.
     """
     base, pictures_by_row = several_set
-    path, _ = vlmevalkit.export_tsv(str(base / "set"), "validation", tmp_path)
+    path, _ = exports.export_tsv(str(base / "set"), "validation", tmp_path)
     build("gmai-mmbench", source=path.parent, out=tmp_path / "again")
     again = open_repository(tmp_path / "again").questions("validation")
     images = {
@@ -166,9 +166,9 @@ def test_exports_contain_all_images(several_set, tmp_path):
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
     first_image, *more_images = ({"bytes": encode_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
     doc |= {"image": first_image, "more_images": more_images}
-    (turn,) = lmms_eval.question_messages("gmai-mmbench", doc)
+    (turn,) = exports.question_messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
-    assert [image.size for image in lmms_eval.rgb_images(doc)] == [(4, 4), (5, 5), (6, 6)]
+    assert [image.size for image in exports.rgb_images(doc)] == [(4, 4), (5, 5), (6, 6)]
 
 
 def test_questions_that_share_an_image_form_one_cluster():

@@ -18,8 +18,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.picture import make_picture
 from dataset_builders.phantom_sources import write_sources
-from eval_harness.interop.harness_file import rgb_images, with_image_bytes
-from eval_harness.interop.vlmevalkit import export_tsv
+from eval_harness.interop.exports import export_tsv, rgb_images, with_image_bytes
 from eval_harness.models.local.model_inputs import decode_rgb_image
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
