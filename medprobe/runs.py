@@ -106,7 +106,7 @@ class Run:
         _finished(self)
         # `list` returns no published results: a folder is never looked up among them.
         side = load_side(str(self.folder), list)
-        if side.answers is None or side.questions is None:
+        if not side.has_answers:
             raise BadInput(
                 f"{self.folder}: contains a result without answers and questions. Load the run folder itself."
             )
@@ -279,7 +279,6 @@ def answer_table(side: Side) -> pd.DataFrame:
         One row per question and sample.
     """
     readings, questions = side.answers, side.questions
-    assert readings is not None and questions is not None
     family = side.result.benchmark.family
     # Not stored but graded here, since the key may have been corrected.
     graded = grade(family, questions, readings)

@@ -207,14 +207,13 @@ def align_questions(a: Side, b: Side, metric: str) -> Aligned:
     """Bring two sides to common questions with one order of options."""
     check_same_format(a, b)
     for side in (a, b):
-        if side.answers is None or side.questions is None or "delivery" not in side.answers.columns:
+        if not side.has_answers or "delivery" not in side.answers.columns:
             raise BadInput(f"{side.source}: has no answers, so its difference from the other side cannot be explained.")
     if metric not in eval_spec(a.result.benchmark.family).metrics or metric_unit(metric) != "percent":
         raise BadInput(f"{metric}: not a score of {a.result.benchmark.family} in percent.")
     own_frames = tuple(
         side.questions.assign(question_id=side.questions["question_id"].astype(str)).reset_index(drop=True)
         for side in (a, b)
-        if side.questions is not None
     )
     contents = [
         {row["question_id"]: (str(row["question"]).strip(), list(row["options"])) for row in frame.to_dict("records")}
@@ -245,7 +244,6 @@ def align_questions(a: Side, b: Side, metric: str) -> Aligned:
 def _run_of(side: Side) -> RunRecord:
     """Return the run record of a result, as far as reading its answers needs it."""
     result, method = side.result, side.result.method
-    assert side.answers is not None
     request = RunRequest(
         benchmark=result.benchmark.name,
         data="",
@@ -271,7 +269,6 @@ def read_side_answers(aligned: Aligned, x: int, extraction: str, judge: int, shi
     key = (x, extraction, judge, shift)
     if key not in aligned.tables:
         run, questions, answers = aligned.runs[x], aligned.own_questions[x], aligned.sides[x].answers
-        assert answers is not None
         run = run.model_copy(update={"method": run.method.model_copy(update={"extraction": extraction})})
         run = with_judge(run, aligned.runs[judge].method.judge or None)
         ids = questions["question_id"].tolist()
@@ -291,7 +288,7 @@ def _replies(aligned: Aligned, x: int, judge: int) -> pd.DataFrame | None:
     if judge == x or other_replies is None:
         return own_replies
     keys = ["question_id", "sample"]
-    answers, other_answers = (aligned.sides[side].answers[[*keys, "response"]] for side in (x, judge))  # type: ignore[index]
+    answers, other_answers = (aligned.sides[side].answers[[*keys, "response"]] for side in (x, judge))
     common_texts = answers.merge(other_answers, on=[*keys, "response"])[keys]
     replies = [*([] if own_replies is None else [own_replies]), other_replies.merge(common_texts, on=keys)]
     return pd.concat(replies).drop_duplicates(keys, keep="last")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +46,23 @@ MIN_PRINTED_P = 1e-12
 class Side:
     """One side of a comparison: a result and, if it was measured, its answers with their
     readings, its questions and its judge's replies.
+
+    `answers` and `questions` are empty for a result without answers (`has_answers`).
     """
 
     source: str
     result: Result
-    answers: pd.DataFrame | None = None
-    questions: pd.DataFrame | None = None
+    answers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    questions: pd.DataFrame = field(default_factory=pd.DataFrame)
     replies: pd.DataFrame | None = None
 
-    def units(self) -> pd.DataFrame | None:
-        """Return the scoring units; None if there are no answers or questions."""
-        if self.answers is None or self.questions is None:
-            return None
+    @property
+    def has_answers(self) -> bool:
+        """Whether there are answers and their questions."""
+        return not self.answers.empty and not self.questions.empty
+
+    def units(self) -> pd.DataFrame:
+        """Return the scoring units of a side with answers."""
         return compute_units(self.result.benchmark.family, self.questions, self.answers)
 
 
@@ -68,7 +73,7 @@ def align_sides(a: Side, b: Side) -> tuple[Side, Side] | None:
         Both sides on the same questions; None if one of them has no answers, or if neither answered
         all questions of the other in the same form.
     """
-    if a.questions is None or b.questions is None or a.answers is None or b.answers is None:
+    if not a.has_answers or not b.has_answers:
         return None
     if a.result.benchmark.fingerprint == b.result.benchmark.fingerprint:
         return a, b
@@ -81,7 +86,6 @@ def align_sides(a: Side, b: Side) -> tuple[Side, Side] | None:
 
 def _restrict(large: Side, small: Side) -> Side | None:
     """Return a side with only its answers to the questions of another side, None if they differ."""
-    assert large.questions is not None and large.answers is not None and small.questions is not None
     ids, result = set(small.questions["question_id"]), large.result
     questions = large.questions[large.questions["question_id"].isin(ids)].reset_index(drop=True)
     fingerprint = small.result.benchmark.fingerprint
@@ -200,7 +204,7 @@ def compare_results(a: Side, b: Side, all_metrics: bool = False, causes: Sequenc
     ]
 
     lines += _score_lines(a, b, all_metrics)
-    if a.answers is not None and b.answers is not None:
+    if a.has_answers and b.has_answers:
         lines += ["", "answers", *_answer_lines(a, b)]
     return "\n".join(map(single_line, [*lines, "", "settings that differ", *_setting_lines(a.result, b.result)]))
 
@@ -357,11 +361,8 @@ def _score_lines(a: Side, b: Side, all_metrics: bool) -> list[str]:
     if hidden_count:
         lines.append(f"  {hidden_count} more with --all-metrics")
     if not _are_paired(a, b):
-        reason = (
-            "one of them has no answers"
-            if a.answers is None or b.answers is None
-            else "they answered different questions"
-        )
+        has_both = a.has_answers and b.has_answers
+        reason = "they answered different questions" if has_both else "one of them has no answers"
         lines.append(f"  no paired test: {reason}; the scores are compared as if independent")
 
     return lines
@@ -374,15 +375,14 @@ def _is_count(metric: str) -> bool:
 
 def _are_paired(a: Side, b: Side) -> bool:
     """Return True if both sides have answers to the same questions."""
-    has_answers = all(table is not None for side in (a, b) for table in (side.answers, side.questions))
-    return has_answers and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
+    return a.has_answers and b.has_answers and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
 
 
 def paired_units(a: Side, b: Side) -> PairedUnits | None:
     """Return the units of both sides for a paired test; None if they cannot be paired."""
-    a_units, b_units = (a.units(), b.units()) if _are_paired(a, b) else (None, None)
-    if a_units is None or b_units is None:
+    if not _are_paired(a, b):
         return None
+    a_units, b_units = a.units(), b.units()
     if any(side.result.method.generation.get("permute") for side in (a, b)):
         # Letter frequencies are about the letters shown, but units use the original order.
         a_units = a_units[~a_units["metric"].str.startswith("share_")]
@@ -430,8 +430,6 @@ def format_p_value(p: float) -> str:
 
 def _answer_lines(a: Side, b: Side) -> list[str]:
     """Count answers that differ in text, choice or status; list the first few differing choices."""
-    assert a.answers is not None
-    assert b.answers is not None
     if not _are_paired(a, b):
         return ["  they answered different questions"]
     paired_answers = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))

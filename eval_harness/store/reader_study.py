@@ -112,7 +112,7 @@ def study_readers(sides: Sequence[Side]) -> list[ReaderGroup]:
     groups: dict[str | None, list[Side]] = {}
     models = [side for side in sides if side.result.model.kind not in REFERENCE_KINDS]
     for side in sides:
-        if side.result.model.kind == "human" and side.answers is not None and _score(side).value is not None:
+        if side.result.model.kind == "human" and side.has_answers and _score(side).value is not None:
             groups.setdefault(side.result.benchmark.fingerprint, []).append(side)
     return [_study_group(readers, models) for readers in sorted(groups.values(), key=len, reverse=True)]
 
@@ -120,7 +120,6 @@ def study_readers(sides: Sequence[Side]) -> list[ReaderGroup]:
 def _study_group(readers: list[Side], models: Sequence[Side]) -> ReaderGroup:
     readers = sorted(readers, key=lambda side: -(_score(side).value or 0.0))
     questions, family = readers[0].questions, readers[0].result.benchmark.family
-    assert questions is not None
     contrasts: list[ModelContrast] = []
     complete: list[Side] = []  # models that answered all questions of the readers
     for model in models:
@@ -166,7 +165,6 @@ def _failed_by_most(sides: Sequence[Side]) -> set[str]:
     failures: Counter[str] = Counter()
     for side in sides:
         units = side.units()
-        assert units is not None
         units = units[units["metric"] == HEADLINE_METRICS[side.result.benchmark.family]]
         totals = units.groupby("case_id")[["numerator", "denominator"]].sum()
         failures.update(totals.index[(totals["numerator"] == 0) & (totals["denominator"] > 0)])
@@ -178,7 +176,6 @@ def _choice_codes(readers: Sequence[Side], ids: pd.Series) -> NDArray[np.float64
     codes: dict[tuple[int, ...], float] = {}
     rows = []
     for reader in readers:
-        assert reader.answers is not None
         choices = dict(zip(reader.answers["question_id"], map(tuple, reader.answers["choice"]), strict=True))
         chosen = [choices.get(question_id) for question_id in ids]
         rows.append([codes.setdefault(choice, float(len(codes))) if choice else np.nan for choice in chosen])

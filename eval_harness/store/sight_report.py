@@ -168,7 +168,7 @@ def sight_table(arms: Arms) -> pd.DataFrame:
             this arm reaches, with its interval `share_low` to `share_high`. `n`: number of units.
             `note`: why there is no number. Unavailable values are missing.
     """
-    tables = {image: units for image, side in arms.sides.items() if (units := side.units()) is not None}
+    tables = {image: side.units() for image, side in arms.sides.items() if side.has_answers}
     rows = [
         _sight_row(arms, name, info, tables)
         for name, info in eval_spec(arms.real.benchmark.family).metrics.items()
@@ -234,12 +234,8 @@ def answered_shares(arms: Arms) -> list[ImageShare]:
     A response that declines, says that it cannot see, or cannot be read is no answer; lost ones do
     not count.
     """
-    units_by_image = {
-        image: units
-        for image in MIRAGE_ARMS
-        if image in arms.sides and (units := arms.sides[image].units()) is not None
-    }
-    return [share for image, units in units_by_image.items() for share in answered_share(image, units)]
+    images = [image for image in MIRAGE_ARMS if image in arms.sides and arms.sides[image].has_answers]
+    return [share for image in images for share in answered_share(image, arms.sides[image].units())]
 
 
 def answered_share(image: str, units: pd.DataFrame) -> list[ImageShare]:
@@ -265,19 +261,15 @@ def consistency_quarters(arms: Arms) -> list[ImageShare]:
         Four shares; empty without permuted options, or without an arm.
     """
     sides = [arms.sides[image] for image in ("real", *MIRAGE_ARMS) if image in arms.sides]
-    if not arms.real.method.generation.get("permute") or len(sides) < 2:
-        return []
-    if any(side.answers is None or side.questions is None for side in sides):
+    is_permuted = arms.real.method.generation.get("permute")
+    if not is_permuted or len(sides) < 2 or not all(side.has_answers for side in sides):
         return []
     questions = sides[0].questions
-    assert questions is not None
     n_options = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
     tables = []
     for side in sides:
-        answers = side.answers
-        assert answers is not None
-        in_order = answers["sample"] < answers["question_id"].map(n_options)  # each order once
-        table = answers[in_order].set_index(["question_id", "sample"])["choice"]
+        in_order = side.answers["sample"] < side.answers["question_id"].map(n_options)  # each order once
+        table = side.answers[in_order].set_index(["question_id", "sample"])["choice"]
         tables.append(table.map(lambda choice: int(choice[0]) if len(choice) == 1 else None))
     real, *without_image = (table.unstack("sample").loc[questions["question_id"]] for table in tables)
     n_orders = questions["question_id"].map(n_options).to_numpy()

@@ -141,7 +141,7 @@ def test_a_score_of_an_older_version_is_said():
 def test_what_cannot_be_explained_is_one_line():
     rng = random.Random(7)
     side, other = (to_side(make_answers(rng, "gmai-mmbench", 0.5), name) for name in ("first", "second"))
-    assert "has no answers" in refused(explain, side, replace(other, answers=None))
+    assert "has no answers" in refused(explain, side, replace(other, answers=pd.DataFrame()))
     assert "not a score" in refused(explain, side, side, "nonsense")
     moved = replace(other, questions=other.questions.assign(question="Another?"))
     assert "no question in common" in refused(explain, side, moved)
