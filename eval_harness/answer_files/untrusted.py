@@ -143,22 +143,23 @@ def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES, name: str | None = N
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot be read ({getattr(error, 'strerror', None) or error}).", where) from None
 
-    if not stat.S_ISREG(file_stat.st_mode):
-        raise BadInput(f"is not a regular file. {ACCEPTED_FORMATS}", where)
-    if file_stat.st_size == 0:
-        raise BadInput(f"is empty. {ACCEPTED_FORMATS}", where)
-    if file_stat.st_size > max_bytes:
-        raise BadInput(
-            f"has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Remove everything that is not an answer.",
-            where,
-        )
-    # A NUL byte never occurs in UTF-8 text of the accepted formats.
-    if b"\0" in head and not head.startswith(b"PAR1"):
-        raise BadInput(
+    size = file_stat.st_size
+    problems = (
+        (not stat.S_ISREG(file_stat.st_mode), f"is not a regular file. {ACCEPTED_FORMATS}"),
+        (size == 0, f"is empty. {ACCEPTED_FORMATS}"),
+        (
+            size > max_bytes,
+            f"has {size:,} bytes; at most {max_bytes:,} are read. Remove everything that is not an answer.",
+        ),
+        # A NUL byte never occurs in UTF-8 text of the accepted formats.
+        (
+            b"\0" in head and not head.startswith(b"PAR1"),
             f"is neither UTF-8 text nor a Parquet file; archives and pickles are never opened. {ACCEPTED_FORMATS}",
-            where,
-        )
-
+        ),
+    )
+    for applies, problem in problems:
+        if applies:
+            raise BadInput(problem, where)
     return head
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
-from dataset_builders.hub.client import anonymous_access, http_status, is_released, is_repo_id
+from dataset_builders.hub.client import anonymous_access, connect, http_status, hub_errors, is_released, is_repo_id, with_retries
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
 
@@ -203,20 +203,17 @@ def _check_sizes(repo: str, revision: str) -> None:
     """
     from huggingface_hub.hf_api import RepoFile
 
-    from dataset_builders.hub.client import connect, hub_errors, with_retries
-
-    def tree() -> dict[str, int]:
-        entries = connect().list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
-        files = [entry for entry in entries if isinstance(entry, RepoFile)]
+    def is_downloaded(file: RepoFile) -> bool:
+        """Return True for a file that open_repository downloads."""
         # The Hub gives the digests of data files in LFS; those in plain git must be downloaded.
-        in_git = [file for file in files if file.path.endswith(".parquet") and file.lfs is None]
-        return {file.path: file.size for file in [*in_git, *files] if file in in_git or file.path.startswith(fetched)}
-
-    # The files that open_repository downloads.
-    fetched = ("README.md", "manifest.json", "questions_text/")
+        is_in_git = file.path.endswith(".parquet") and file.lfs is None
+        return is_in_git or file.path.startswith(("README.md", "manifest.json", "questions_text/"))
 
     with hub_errors(repo, "read the dataset"):
-        sizes = with_retries(tree)
+        entries = with_retries(
+            lambda: list(connect().list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset"))
+        )
+    sizes = {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile) and is_downloaded(entry)}
     size = sum(sizes.values())
     if size > MAX_DATASET_BYTES:
         raise BadInput(f"the dataset {repo} is too large to read ({size:,} bytes of text)")

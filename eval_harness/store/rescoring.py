@@ -21,6 +21,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import replace_file
+from dataset_builders.hub.client import check_repo_id, commit_files, connect_with_token, hide_progress_bars, http_status, hub_errors
 from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import table_to_frame
@@ -213,15 +214,6 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
 
     The commit is made only if main is still at the commit that was copied.
     """
-    from dataset_builders.hub.client import (
-        check_repo_id,
-        commit_files,
-        connect_with_token,
-        hide_progress_bars,
-        http_status,
-        hub_errors,
-    )
-
     check_repo_id(repo_id)
     api = connect_with_token()
 
@@ -242,14 +234,12 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
         outcomes = rescore_store(root, data, tell)
         written_folders = [root / outcome.folder for outcome in outcomes if outcome.written]
         paths = [path for folder in (*written_folders, root / "questions") for path in folder.glob("*")]
-        originals = {path: Path(snapshot) / path.relative_to(root) for path in paths}
-        changed = [
-            path
-            for path, original in originals.items()
-            if not original.exists() or original.read_bytes() != path.read_bytes()
-        ]
-        if changed:
-            files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
+        files: dict[str, bytes | Path | None] = {}
+        for path in paths:
+            original = Path(snapshot) / path.relative_to(root)
+            if not original.exists() or original.read_bytes() != path.read_bytes():
+                files[path.relative_to(root).as_posix()] = path
+        if files:
             with hub_errors(repo_id, "write the results that were derived again"):
                 try:
                     commit_files(

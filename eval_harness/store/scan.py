@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import is_repo_id
+from dataset_builders.errors import BadInput, first_line
+from dataset_builders.hub.client import connect, is_repo_id
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import Withdrawal, read_withdrawal
 
@@ -44,8 +44,6 @@ class StoreReader:
             return self._path
         from huggingface_hub.errors import HfHubHTTPError
 
-        from dataset_builders.hub.client import connect
-
         if self._path is not None and time.monotonic() - self._checked_at < HUB_RECHECK_SECONDS:
             return self._path
         # Set before the request, so that an unreachable Hub is not asked on every call.
@@ -65,10 +63,9 @@ class StoreReader:
                 self._path, self._revision = Path(copy), revision
         except (HfHubHTTPError, OSError, ValueError) as error:
             if self._path is None:
-                reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
                 raise BadInput(
                     f"results store {self.name}: neither a folder here nor a dataset repository "
-                    f"that can be read ({reason}). Check the name, and HF_TOKEN for a private one."
+                    f"that can be read ({first_line(error) or type(error).__name__}). Check the name, and HF_TOKEN for a private one."
                 ) from None
 
         assert self._path is not None
