@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,27 +63,7 @@ _DERIVED_SETTINGS = ("benchmark.", "method.extraction", "method.judge", "environ
 """Beginnings of settings whose effect the answers determine, or that follow from the answers."""
 
 
-@dataclass(frozen=True)
-class PrintedMatch:
-    """The factors that bring a score within the rounding of a printed number.
-
-    Attributes:
-        metric: Name of the score.
-        a: The score, in percent.
-        b: The printed number.
-        causes: Each factor that does alone, with score - exchanged score as its points.
-        chance: Percent of the numbers with as many decimals, at most CHANCE_RANGE points from the
-            printed one, that some factor would match.
-    """
-
-    metric: str
-    a: float
-    b: float
-    causes: list[Cause]
-    chance: float
-
-
-def explain_difference(a: Side, b: Side | str, metric: str | None = None) -> Explanation | PrintedMatch:
+def explain_difference(a: Side, b: Side | str, metric: str | None = None) -> Explanation:
     """Explain the difference of two results, or of a result and a printed number.
 
     Args:
@@ -113,7 +93,7 @@ def explain_difference(a: Side, b: Side | str, metric: str | None = None) -> Exp
     return explain(a, b, metric)
 
 
-def match_printed(side: Side, printed: str, metric: str | None = None) -> PrintedMatch:
+def match_printed(side: Side, printed: str, metric: str | None = None) -> Explanation:
     """Exchange one factor at a time, and compare each score with a printed number.
 
     Args:
@@ -144,7 +124,7 @@ def match_printed(side: Side, printed: str, metric: str | None = None) -> Printe
     is_near = np.zeros(len(grid), bool)
     for _, value, _ in exchanged:
         is_near |= np.abs(grid - value) <= half
-    return PrintedMatch(metric, score.value, number, causes, 100 * float(is_near.mean()))
+    return Explanation(metric, score.value, number, causes, chance=100 * float(is_near.mean()))
 
 
 def _exchanged_scores(side: Side, metric: str) -> Iterator[tuple[str, float, int]]:
@@ -187,7 +167,7 @@ def _exchanged_scores(side: Side, metric: str) -> Iterator[tuple[str, float, int
                 yield f"only {facet} = {label}", float(scores[metric].value or 0), scores[metric].n
 
 
-def cause_table(explained: Explanation | PrintedMatch) -> pd.DataFrame:
+def cause_table(explained: Explanation) -> pd.DataFrame:
     """Return one row per cause.
 
     Args:
@@ -200,7 +180,7 @@ def cause_table(explained: Explanation | PrintedMatch) -> pd.DataFrame:
             answers only. `answers`: number of answers concerned.
     """
     rows: list[dict[str, Any]] = [vars(cause) for cause in explained.causes]
-    if isinstance(explained, Explanation):
+    if explained.chance is None:
         rows.append({"factor": ANSWERS, "detail": "", **_different_answers(explained)})
     return pd.DataFrame(rows, columns=list(CAUSE_COLUMNS)).astype(CAUSE_COLUMNS)
 
@@ -229,7 +209,7 @@ def unexplained_settings(a: Result, b: Result) -> list[dict[str, Any]]:
     ]
 
 
-def cause_document(explained: Explanation | PrintedMatch, settings: list[dict[str, Any]]) -> dict[str, Any]:
+def cause_document(explained: Explanation, settings: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what `medprobe compare --format json` prints about causes.
 
     Args:
@@ -238,7 +218,7 @@ def cause_document(explained: Explanation | PrintedMatch, settings: list[dict[st
     """
     remainder: dict[str, Any] = (
         {"matched_by_chance": explained.chance}
-        if isinstance(explained, PrintedMatch)
+        if explained.chance is not None
         else {"different_answers": _different_answers(explained)}
     )
     return {
@@ -252,9 +232,9 @@ def cause_document(explained: Explanation | PrintedMatch, settings: list[dict[st
     }
 
 
-def format_causes(explained: Explanation | PrintedMatch, settings: list[dict[str, Any]]) -> list[str]:
+def format_causes(explained: Explanation, settings: list[dict[str, Any]]) -> list[str]:
     """Return the lines that say what each difference is worth; args as `cause_document`."""
-    if isinstance(explained, PrintedMatch):
+    if explained.chance is not None:
         lines = [f"why {explained.metric} is {explained.a:.2f} here and {explained.b:g} in print"]
         lines += [f"  {cause.factor}: {cause.detail} ({cause.answers:,} answers)" for cause in explained.causes]
         if not explained.causes:

@@ -82,27 +82,31 @@ class Cause:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the scores of two results differ.
+    """Why the scores of two results differ, or a score and a printed number.
 
     Attributes:
         metric: Name of the score.
         a: Score of the first result, in percent.
-        b: Score of the second.
+        b: Score of the second, or the printed number.
         causes: Causes with points, the largest first; with `different_points` they add up to a - b.
+            For a printed number, each factor that alone brings the score within its rounding.
         different_points: Points that are left to different answers.
         low: Lower end of their 95 % interval.
         high: Upper end.
         n_different: Number of answers that choose differently.
+        chance: Only for a printed number: percent of the numbers with as many decimals, close to
+            it (`cause_report.CHANCE_RANGE`), that some factor would match.
     """
 
     metric: str
     a: float
     b: float
     causes: list[Cause]
-    different_points: float
-    low: float
-    high: float
-    n_different: int
+    different_points: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    n_different: int = 0
+    chance: float | None = None
 
 
 @dataclass
