@@ -26,23 +26,21 @@ from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify
 from tests import commands
 from tests.eval_harness.store.submitting import (
-    edit_answers,
-    load_questions,
-    make_phantom,
-    response_text,
-    run_folder,
-)
-from tests.eval_harness.store.untrusted import altered
-from tests.eval_harness.store.verifying import (
     REPO,
     STORE,
     comments,
+    edit_answers,
+    load_questions,
     main_files,
+    make_phantom,
     propose,
     pull_head,
+    response_text,
+    run_folder,
     status,
     submission_files,
 )
+from tests.eval_harness.store.untrusted import altered
 from tests.helpers import edit_json, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.sampling import few

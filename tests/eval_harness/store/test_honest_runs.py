@@ -10,8 +10,7 @@ from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import FORMATS, MODEL_NAMES, Case, cases, differences, run
-from tests.eval_harness.store.submitting import edit_answers
-from tests.eval_harness.store.verifying import pull_head
+from tests.eval_harness.store.submitting import edit_answers, pull_head
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 

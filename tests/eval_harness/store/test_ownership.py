@@ -21,8 +21,7 @@ from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import accept, verify
 from eval_harness.store.withdrawing import withdraw
-from tests.eval_harness.store.submitting import responses, update_card
-from tests.eval_harness.store.verifying import REPO, STORE, main_files, propose, pull_head
+from tests.eval_harness.store.submitting import REPO, STORE, main_files, propose, pull_head, responses, update_card
 from tests.helpers import refused, write_lines
 from tests.localhub.accounts import CURATOR, READER
 

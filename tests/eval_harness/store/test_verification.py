@@ -22,14 +22,16 @@ from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import accept, refuse, verify
 from tests import commands
-from tests.eval_harness.store.submitting import load_questions, response_text, responses
-from tests.eval_harness.store.verifying import (
+from tests.eval_harness.store.submitting import (
     REPO,
     STORE,
     comments,
+    load_questions,
     main_files,
     propose,
     pull_head,
+    response_text,
+    responses,
     status,
     submission_files,
 )
