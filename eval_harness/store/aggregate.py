@@ -330,14 +330,17 @@ def build_aggregate(
     if not results:
         raise BadInput(f"{name}: an aggregate needs at least one run.")
     reference = results[0]
-    model, asked = (reference.model.name, reference.model.revision), reference.benchmark.fingerprint
+    model, fingerprint = (reference.model.name, reference.model.revision), reference.benchmark.fingerprint
     for run_id, result in runs.items():
         problems = (
             (
                 (result.model.name, result.model.revision) != model,
                 f"is of {result.model.name}, not {reference.model.name}. Give runs of one model.",
             ),
-            (result.benchmark.fingerprint != asked, "asked different questions. Give runs over the same questions."),
+            (
+                result.benchmark.fingerprint != fingerprint,
+                "asked different questions. Give runs over the same questions.",
+            ),
             (result.method.image != "real", f"showed {result.method.image} images. Give runs with the real images."),
         )
         for applies, problem in problems:

@@ -289,24 +289,19 @@ def _score_row(name: str, score: Score, width: int, n_width: int) -> str:
 
 def _score_sentence(metric: str, score: Score) -> str:
     """Format a score with its interval, n and verdict in one line."""
-    nonresponse_note = "" if metric_unit(metric) == "count" else " %"
-    ends = [f"95% interval {format_interval(score).replace(' - ', ' to ')}"] if format_interval(score) else []
-    ends.append(f"n = {score.n}{f' (worth {score.independent_n} independent)' if score.independent_n else ''}")
-    if score.verdict is not None:
-        ends.append(
-            f"{_VERDICT_PHRASES[score.verdict]} ({format_score(score.chance, metric_unit(metric))}{nonresponse_note})"
-        )
-    if score.nonresponse is not None:
-        ends.append(
-            "no verdict: most answers say nothing"
-            if score.nonresponse.is_majority
-            else "no verdict: it depends on missing answers"
-        )
-
-    if score.is_small:
-        ends.append("no verdict: too few independent cases")
-
-    return f"{metric} {_format_value(metric, score)}{nonresponse_note} ({', '.join(ends)})"
+    unit = "" if metric_unit(metric) == "count" else " %"
+    interval, chance = format_interval(score), format_score(score.chance, metric_unit(metric))
+    is_majority = score.nonresponse is not None and score.nonresponse.is_majority
+    parts = (
+        (interval, f"95% interval {interval.replace(' - ', ' to ')}"),
+        (True, f"n = {score.n}{f' (worth {score.independent_n} independent)' if score.independent_n else ''}"),
+        (score.verdict, f"{_VERDICT_PHRASES.get(score.verdict or '')} ({chance}{unit})"),
+        (is_majority, "no verdict: most answers say nothing"),
+        (score.nonresponse and not is_majority, "no verdict: it depends on missing answers"),
+        (score.is_small, "no verdict: too few independent cases"),
+    )
+    ends = ", ".join(text for applies, text in parts if applies)
+    return f"{metric} {_format_value(metric, score)}{unit} ({ends})"
 
 
 def _format_statuses(statuses: dict[str, int]) -> str:

@@ -120,28 +120,22 @@ def _check_complete(result: Result) -> None:
 def _notes(metric: str, score: Score, result: Result) -> str:
     """Build the notes of an entry: interval, n, chance, settings and deviations."""
     method = result.method
-    words = [f"{metric}, percent", f"n = {score.n} ({score.n_cases} cases)"]
-    if score.low is not None and score.high is not None:
-        words.append(f"95% interval {format_interval(score)}")
-    if score.chance is not None:
-        words.append(
-            f"chance {format_score(score.chance)}"
-            + (f", {score.verdict} than chance" if score.verdict in ("better", "worse") else "")
-        )
-
-    words += [
-        f"method {method.name}",
-        f"prompt {method.prompt}",
-        f"shots {method.shots or 0}",
-        f"extraction {method.extraction}",
-    ]
-
-    if failed := sum(result.statuses.get(status, 0) for status in UNDELIVERED):
-        words.append(f"{failed} answers failed or are missing and count as wrong")
-    if score.nonresponse is not None:
-        words.append(nonresponse_cause(score.nonresponse, result))
-
-    return "; ".join(words + [f"deviation: {deviation}" for deviation in result.deviations])
+    verdict = f", {score.verdict} than chance" if score.verdict in ("better", "worse") else ""
+    failed = sum(result.statuses.get(status, 0) for status in UNDELIVERED)
+    parts = (
+        (True, f"{metric}, percent"),
+        (True, f"n = {score.n} ({score.n_cases} cases)"),
+        (format_interval(score), f"95% interval {format_interval(score)}"),
+        (score.chance is not None, f"chance {format_score(score.chance)}{verdict}"),
+        (True, f"method {method.name}"),
+        (True, f"prompt {method.prompt}"),
+        (True, f"shots {method.shots or 0}"),
+        (True, f"extraction {method.extraction}"),
+        (failed, f"{failed} answers failed or are missing and count as wrong"),
+        (score.nonresponse, score.nonresponse and nonresponse_cause(score.nonresponse, result)),
+        *((True, f"deviation: {deviation}") for deviation in result.deviations),
+    )
+    return "; ".join(str(text) for applies, text in parts if applies)
 
 
 @dataclass(frozen=True)
