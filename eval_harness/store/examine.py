@@ -162,7 +162,7 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
         questions=questions.to_parquet(index=False) if dataset.is_vouched else None,
         problems=[printable_line(line) for line in (*record_problems, *problems)],
         flags=[printable_line(line) for line in flags],
-        notes=list(_notes(run, dataset, questions, answers, derived.result)),
+        notes=_notes(run, questions, answers, derived.result),
     )
 
 
@@ -371,19 +371,22 @@ def _is_other_release(claimed: Benchmark, dataset: Dataset) -> bool:
     return names_commit and is_released(str(dataset.repo), str(claimed.revision))
 
 
-def _notes(
-    run: RunRecord, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result
-) -> Iterator[str]:
-    """Yield notes for the submitter on nonresponse, missing answers, a corrected key, a judge."""
+def _notes(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFrame, result: Result) -> list[str]:
+    """List notes for the submitter on nonresponse, missing answers, a corrected key, a judge."""
     main_score, expected_count = headline_score(result), len(questions) * run.request.samples
-    if isinstance(main_score, NoScore) and main_score.nonresponse is not None:
-        yield str(main_score)
-    if (missing_count := expected_count - len(answers)) > 0:
-        penalty = "" if 2 * len(answers) < expected_count else " and count as wrong"
-        yield f"{missing_count:,} of {expected_count:,} answers are missing{penalty}"
-    if run.benchmark.fingerprint != fingerprint_questions(questions):
-        yield "the dataset's answer key, cases or pairs were corrected after the run; it is scored by the corrected ones"
-    if run.model.kind == "human":
-        yield "a person answered: no one can verify who, and with what help"
-    if run.method.judge is not None:
-        yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies cannot be verified"
+    missing_count, judge = expected_count - len(answers), run.method.judge or {}
+    penalty = "" if 2 * len(answers) < expected_count else " and count as wrong"
+    notes = (
+        (isinstance(main_score, NoScore) and main_score.nonresponse is not None, str(main_score)),
+        (missing_count > 0, f"{missing_count:,} of {expected_count:,} answers are missing{penalty}"),
+        (
+            run.benchmark.fingerprint != fingerprint_questions(questions),
+            "the dataset's answer key, cases or pairs were corrected after the run; it is scored by the corrected ones",
+        ),
+        (run.model.kind == "human", "a person answered: no one can verify who, and with what help"),
+        (
+            run.method.judge is not None,
+            f"a judge model ({clip(judge.get('model'))}) read some of its answers; its replies cannot be verified",
+        ),
+    )
+    return [note for applies, note in notes if applies]
