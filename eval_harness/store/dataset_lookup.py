@@ -16,7 +16,15 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
-from dataset_builders.hub.client import anonymous_access, connect, http_status, hub_errors, is_released, is_repo_id, with_retries
+from dataset_builders.hub.client import (
+    anonymous_access,
+    connect,
+    http_status,
+    hub_errors,
+    is_released,
+    is_repo_id,
+    with_retries,
+)
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
 

@@ -21,7 +21,14 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import replace_file
-from dataset_builders.hub.client import check_repo_id, commit_files, connect_with_token, hide_progress_bars, http_status, hub_errors
+from dataset_builders.hub.client import (
+    check_repo_id,
+    commit_files,
+    connect_with_token,
+    hide_progress_bars,
+    http_status,
+    hub_errors,
+)
 from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import table_to_frame

@@ -3,9 +3,9 @@ of other harnesses; refusals write nothing.
 """
 
 import json
-from itertools import chain, repeat
 import shutil
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 
 import pandas as pd
