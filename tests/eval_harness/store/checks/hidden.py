@@ -24,8 +24,8 @@ def build_test(folder: Path, answers: dict[str, str] | None = None) -> tuple[Pat
     source = folder / "source"
     source.mkdir(parents=True)
     columns = ["index", "image", "question", "A", "B", "C", "D", "answer"]
-    rows = [["1", "iVBOR" + "A" * 200, "Which one is shown?", "red", "blue", "green", "grey", "B"]]
-    rows += [[index, "iVBOR" + "A" * 200, f"Which of these, {index}?", *question_text(index), ""] for index in answers]
+    rows = [["1", "iVBOR" + "A" * 203, "Which one is shown?", "red", "blue", "green", "grey", "B"]]
+    rows += [[index, "iVBOR" + "A" * 203, f"Which of these, {index}?", *question_text(index), ""] for index in answers]
     table = "".join("\t".join(row) + "\n" for row in [columns, *rows])
     (source / "GMAI_mm_bench_TEST_part_1.tsv").write_text(table)
     (source / "key.tsv").write_text(
