@@ -236,7 +236,9 @@ def test_flags_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:
     assert row["abstained"] == pytest.approx(raw["abstained"].value) and row["answered_accuracy"] == pytest.approx(
         raw["answered_accuracy"].value
     )
-    assert row["account"] == "=cmd()" and row["flags"] == "nearly perfect; half <i>seen</i>" and row["group"] == "ranked"
+    assert (
+        row["account"] == "=cmd()" and row["flags"] == "nearly perfect; half <i>seen</i>" and row["group"] == "ranked"
+    )
     body = service.export({"format": FORMAT, "as": "csv"})["text"]
     assert not re.search(r'(^|,)"?[=+]cmd', body, re.MULTILINE)
     leaderboard = tools(service.board, service)[1]
