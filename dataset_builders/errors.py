@@ -25,8 +25,8 @@ class BadInput(ValueError):
 
     Attributes:
         where: The file or folder that has the problem, which `str` puts in front of the message;
-            None if the message names it. Whoever shows an error from the reader of an uploaded
-            file replaces the path on the server by the file's name.
+            None if the message names it. A server sets it to the name of an uploaded file, so that
+            the path of its copy is not shown.
     """
 
     def __init__(self, message: str, where: object = None) -> None:
