@@ -16,7 +16,7 @@ import numpy as np
 from dataset_builders.benchmark_names import fold_name, resolve_name
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, free_facets
 from dataset_builders.errors import BadInput
-from dataset_builders.lexical_tree import UNLABELLED, IntArray, positions_by_labels, selection_mask
+from dataset_builders.lexical_tree import UNLABELLED, IntArray, TreePath, positions_by_labels, selection_mask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     # Questions may spell one label in several ways: all spellings of a chosen one are selected.
     positions_by_facet = _labelled_positions(questions)
     chosen = {(facet, fold_name(label)) for facet, label in parse_facets(facets, positions_by_facet)}
-    rows = {
+    rows: dict[TreePath, IntArray] = {
         (facet, label): positions
         for facet, positions_by_label in positions_by_facet.items()
         for label, positions in positions_by_label.items()

@@ -24,7 +24,7 @@ from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock_folder, replace_file
+from dataset_builders.files import lock_folder, write_json
 
 LOOPBACK_HOST = "127.0.0.1"
 REVIEWERS_FILE = "reviewers.json"
@@ -52,22 +52,15 @@ class ReviewAccess:
         reviewers = list(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
         if not reviewers:
             raise BadInput(
-                "--reviewers: names no reviewer. Give the reviewers' names, separated by commas: "
-                "each gets a "
-                "personal link."
+                "--reviewers: names no reviewer. Give the reviewers' names, separated by commas: each gets a personal link."
             )
         path = folder / REVIEWERS_FILE
-        stored_keys: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        # Restrict access before the secrets are written: replacing a file keeps its mode.
+        path.touch(mode=0o600)
+        stored_keys: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8") or "{}")
         self._names = {stored_keys.get(name) or secrets.token_urlsafe(24): name for name in reviewers}
         # Reviewers who are not named this time keep their links.
-        all_keys = dict(stored_keys) | {name: key for key, name in self._names.items()}
-
-        def write(file: Path) -> None:
-            # Restrict access before the secrets are written.
-            file.touch(mode=0o600)
-            file.write_text(json.dumps(all_keys, indent=1), "utf-8")
-
-        replace_file(path, write)
+        write_json(path, dict(stored_keys) | {name: key for key, name in self._names.items()})
 
     def links(self, address: str) -> dict[str, str]:
         """Map each reviewer to a personal link to the page at `address`."""
@@ -150,9 +143,7 @@ def serve_page(
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate)
         except ssl.SSLError:
             raise BadInput(
-                f"--certificate {certificate}: not a PEM file with a certificate and its private "
-                "key. "
-                "Put both into one file."
+                f"--certificate {certificate}: not a PEM file with a certificate and its private key. Put both into one file."
             ) from None
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder.")
