@@ -95,12 +95,13 @@ def compare_versions(old: Repository, new: Repository) -> list[SplitChanges]:
 
 
 def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges:
-    old_rows, new_rows = (
+    rows_by_id: list[Any] = [
         repository.questions(split).set_index("question_id", drop=False).to_dict("index")
         if split in repository.splits
         else {}
         for repository in (old, new)
-    )
+    ]
+    old_rows, new_rows = rows_by_id
     changes = SplitChanges(
         split,
         [name for name in new_rows if name not in old_rows],
