@@ -152,24 +152,22 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
     shards: ShardPlan = [[[]]]
     group_image_ids: set[str] = set()
     in_group = in_shard = rows = 0
-    for case in (case for group in groups for case in group):
-        new = [image for image in case.images if image.image_id not in group_image_ids] if images else []
-        size = sum(image.size for image in new)
+    for case in chain.from_iterable(groups):
+        case_sizes = {image.image_id: image.size for image in case.images} if images else {}
+        size = sum(size for image_id, size in case_sizes.items() if image_id not in group_image_ids)
 
         # A new row group starts when the current one is full of rows or of image bytes.
         full = rows + len(case.questions) > MAX_GROUP_ROWS or in_group + size > ROW_GROUP_BYTES
         if full and shards[-1][-1]:
             # Nothing is shared across row groups, so all of the case's images count again.
-            new = list(case.images) if images else []
-            size = sum(image.size for image in new)
-            if images and in_shard + size > SHARD_BYTES:
-                shards.append([[]])
+            size = sum(case_sizes.values())
+            if in_shard + size > SHARD_BYTES:
+                shards.append([])
                 in_shard = 0
-            else:
-                shards[-1].append([])
+            shards[-1].append([])
             group_image_ids, in_group, rows = set(), 0, 0
         shards[-1][-1].append(case)
-        group_image_ids.update(image.image_id for image in new)
+        group_image_ids |= case_sizes.keys()
         in_group, in_shard, rows = in_group + size, in_shard + size, rows + len(case.questions)
 
     return shards
