@@ -325,6 +325,7 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
     document = yaml.safe_load((tmp_path / "sources.yaml").read_text())
     (entry,) = document["datasets"]
     base = tmp_path / reader
+    labels = base / {"coco": "instances.json", "voc": "", "masks": "masks"}.get(reader, "labels")
     # Plant the patient wherever the format has room: free fields, headers, file names.
     file_prefix = person.name.replace("^", "_")
     if reader == "coco":
@@ -335,19 +336,15 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
         for annotation in coco["annotations"]:
             annotation["by"] = person.name
         (base / "instances.json").write_text(json.dumps(coco))
-        labels = base / "instances.json"
     if reader == "voc":
         for page in base.glob("*.xml"):
             page.write_text(page.read_text().replace("<filename>", f"<owner>{person.name}</owner><filename>"))
-        labels = base
     if reader == "nifti":
         for path in base.rglob("*.nii.gz"):
             image = nibabel.load(path)
             image.header["descrip"] = person.name.encode()[:79]
             image.header.extensions.append(nibabel.nifti1.Nifti1Extension(6, person.everything.encode()))
             nibabel.save(image, path)
-    if reader in ("yolo", "masks", "nifti"):
-        labels = base / {"masks": "masks"}.get(reader, "labels")
     if reader in ("yolo", "masks"):  # called like their patient
         for path in [*(base / "images").iterdir(), *labels.iterdir()]:
             if path.name != "classes.txt":

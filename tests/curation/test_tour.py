@@ -25,14 +25,17 @@ IMAGE_COUNT = 30
 
 
 def draw_images(folder):
-    """Draw spots on a grey ground, with captions. Two images each are of one patient."""
+    """Draw spots on a grey ground, with captions. Two images each are of one patient.
+
+    The images are too small to be searched for burned-in text, which would take half a minute.
+    """
     (folder / "images").mkdir()
     rng = np.random.default_rng(0)
-    y, x = np.mgrid[:64, :64]
+    y, x = np.mgrid[:60, :60]
     rows = [("image", "caption", "group", "license", "source")]
     for k in range(IMAGE_COUNT):
-        spot = 150 * np.exp(-((x - rng.integers(10, 54)) ** 2 + (y - rng.integers(10, 54)) ** 2) / 60)
-        picture = np.clip(30 + 2 * k + spot + rng.normal(0, 8, (64, 64)), 0, 255).astype(np.uint8)
+        spot = 150 * np.exp(-((x - rng.integers(10, 50)) ** 2 + (y - rng.integers(10, 50)) ** 2) / 60)
+        picture = np.clip(30 + 2 * k + spot + rng.normal(0, 8, (60, 60)), 0, 255).astype(np.uint8)
         Image.fromarray(picture).save(folder / "images" / f"{k}.png")
         rows.append(
             (f"{k}.png", f"Drawn picture {k}. " + "A bright spot on a grey ground. " * 4, k // 2, "CC0-1.0", "drawn")
