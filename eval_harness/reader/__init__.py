@@ -1,8 +1,8 @@
 """Read which option a response chooses: `read_choice`.
 
-The rules are one table (`rules.RULES`); docs/reader.md explains each stage.
+docs/reader.md explains each stage and lists the rules.
 """
 
-from eval_harness.reader.rules import RULES, Reading, official_reading, read_choice
+from eval_harness.reader.rules import Reading, official_reading, read_choice
 
-__all__ = ["RULES", "Reading", "official_reading", "read_choice"]
+__all__ = ["Reading", "official_reading", "read_choice"]

@@ -183,13 +183,6 @@ class OptionTexts:
         return frozenset(position for position, words in enumerate(self.words) if _is_numeric(words))
 
     @cached_property
-    def common(self) -> frozenset[int]:
-        """Positions of the options that are one everyday word."""
-        return frozenset(
-            position for position, words in enumerate(self.words) if len(words) == 1 and words[0] in COMMON_WORDS
-        )
-
-    @cached_property
     def yes_no(self) -> tuple[str, ...]:
         """`yes` and `no` in option order if these (or true and false) are the two options.
 

@@ -1,4 +1,4 @@
-"""The rules that read a response, as one table (`RULES`), and `read_choice`.
+"""The rules that read a response (docs/reader.md lists them), and `read_choice`.
 
 A response is read by what it states: its full text, a marked answer, the claims of its sentences
 (`claims.py`), yes and no, declining. Claims of equal rank must agree, or at least those after the
@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
@@ -52,39 +51,6 @@ class Reading:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A row of the rule table.
-
-    Attributes:
-        name: Stored in `readings.parquet` (column `rule`).
-        stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`;
-            `implied` ones infer the choice from statements that are not given as the answer.
-        decides: When the rule applies.
-        example: A response that it reads.
-    """
-
-    name: str
-    stage: Literal["explicit", "declining", "implied"]
-    decides: str
-    example: str
-
-
-RULES = (
-    Rule("whole response", "explicit", "the response is nothing but one option", "(B)"),
-    Rule("marked answer", "explicit", "a JSON field, `<answer>` tags or a box contain one option", "It lies low. <answer>B</answer>"),
-    Rule("answer statement", "explicit", "sentences name the answer", "A is tempting. The answer is B."),
-    Rule("statement", "explicit", "conclusions and choices", "A is tempting. I choose B."),
-    Rule("verdict", "explicit", "one option is called correct, or ticked", "A: wrong. B: correct."),
-    Rule("leading option", "explicit", "the response begins with an option", "B. The edge is sharp there."),
-    Rule("last line", "explicit", "it ends with a sentence or line that is nothing but one option", "It lies in the pelvis.\nB"),
-    Rule("option that declines", "explicit", "it chooses the option 'I do not know' in that option's words", "I do not know that."),
-    Rule("refusal", "declining", "the response declines to answer", "I cannot interpret medical images."),
-    Rule("undecided", "declining", "it does not know whether yes or no", "It is unclear."),
-    Rule("denial", "implied", "it begins with a denial", "There is no nodule."),
-    Rule("option seen", "implied", "sentences report an option's text as seen", "The image shows a rib fracture."),
-)  # fmt: skip
-"""Every rule, in order of precedence."""
 _OUTRIGHT_KINDS = ("answer statement", "leading option", "last line")
 MAX_RESPONSE_CHARACTERS = 8_000
 """Maximum number of characters read.

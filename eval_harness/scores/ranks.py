@@ -39,18 +39,13 @@ class RankRanges:
             other beats thus share rank 1. This is the rank that is displayed.
         worst_rank: M - the number of models that are significantly worse (M,).
         corrected: Corrected p-values of all pairs (M, M), see `correct_for_ranks`.
-        level: Significance level.
+        differs: Whether a pair differs significantly (M, M): `corrected` is below 5 %.
     """
 
     best_rank: Ints
     worst_rank: Ints
     corrected: Floats
-    level: float
-
-    @property
-    def differs(self) -> Bools:
-        """Mask (M, M) of the pairs that differ significantly."""
-        return self.corrected < self.level
+    differs: Bools
 
 
 def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -> Floats:
@@ -84,21 +79,20 @@ def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -
     return np.minimum(holm_adjust_pairs(p), with_best)
 
 
-def compute_rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> RankRanges:
+def compute_rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True) -> RankRanges:
     """Compute the ranks that M models may hold.
 
     Args:
         value: Scores (M,), without NaN.
         p: Uncorrected p-values (M, M) of `comparisons.compare_pairwise`.
         higher_is_better: Direction of the metric.
-        level: Significance level.
     """
     corrected = correct_for_ranks(value, p, higher_is_better)
-    differs = corrected < level
+    differs = corrected < 0.05
     is_ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
     return RankRanges(
         1 + (differs & is_ahead).sum(axis=1),
         len(value) - (differs & is_ahead.T).sum(axis=1),
         corrected,
-        level,
+        differs,
     )

@@ -5,6 +5,7 @@ text.
 import itertools
 import json
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -15,8 +16,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.reading import read_responses
-from eval_harness.reader import RULES, read_choice
-from eval_harness.reader.rules import Rule
+from eval_harness.reader import read_choice
 from eval_harness.records.result import STATUSES
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -40,13 +40,18 @@ def test_every_case_is_read_as_by_a_careful_reader() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_example_of_each_rule_is_read_by_that_rule(rule: Rule) -> None:
+GUIDE = (Path(__file__).parents[3] / "docs" / "reader.md").read_text()
+RULES = re.findall(r"(?m)^\| ([\w ]+) \| (?:explicit|declining|implied) \| [^|]+ \| (.+) \|$", GUIDE)
+
+
+@pytest.mark.parametrize(("rule", "response"), RULES, ids=[name for name, _ in RULES])
+def test_example_of_each_rule_in_the_guide_is_read_by_that_rule(rule: str, response: str) -> None:
+    response = response.replace(" ⏎ ", "\n")
     readings = [
-        read_choice(rule.example, ["rib cyst", "rib fracture", "nodule", "I do not know"]),
-        read_choice(rule.example, ["yes", "no"], "yes_no"),
+        read_choice(response, ["rib cyst", "rib fracture", "nodule", "I do not know"]),
+        read_choice(response, ["yes", "no"], "yes_no"),
     ]
-    assert rule.name in [reading.rule for reading in readings], readings
+    assert rule in [reading.rule for reading in readings], readings
 
 
 def test_list_of_all_options_is_not_an_answer() -> None:
