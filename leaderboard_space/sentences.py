@@ -11,7 +11,7 @@ from datetime import datetime
 
 from eval_harness.derive.metrics import untested_reason
 from eval_harness.records.result import Result, Score, Verdict
-from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
+from eval_harness.scores.grading import NONRESPONSE_STATUSES
 from eval_harness.scores.sight import Sight
 from eval_harness.store.formatting import format_image_points, interval_decimals
 from leaderboard_space.benchmarks import board_spec
@@ -245,7 +245,7 @@ def format_abstention(abstained: float | None, answered_accuracy: float | None, 
     Args:
         abstained: Percentage of responses that choose no option.
         answered_accuracy: Percentage of right answers where an option was chosen.
-        ends: How the responses ended (`nonresponse.RESPONSE_COUNT_COLUMNS`).
+        ends: How the responses ended (`grading.RESPONSE_COUNT_COLUMNS`).
 
     >>> format_abstention(25.0, 80.0, (28, 5, 1, 0, 0))
     'abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%'

@@ -11,7 +11,7 @@ import pandas as pd
 
 from eval_harness.derive.scoring import compute_units
 from eval_harness.derive.summary import summarise_units
-from eval_harness.scores.nonresponse import LOST_STATUSES
+from eval_harness.scores.grading import LOST_STATUSES
 from tests.leaderboard_space.stores import answers
 
 SILENT = {

@@ -23,9 +23,18 @@ from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, bare_question_pro
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import ARMS, Breakdown, Score
-from eval_harness.scores.grading import Bools, Floats, Graded, Ints, ResponseEnds, make_units, require_columns
+from eval_harness.scores.grading import (
+    Bools,
+    Floats,
+    Graded,
+    Ints,
+    ResponseEnds,
+    apply_nonresponse,
+    decisive_nonresponse,
+    make_units,
+    require_columns,
+)
 from eval_harness.scores.intervals import score_ratio
-from eval_harness.scores.nonresponse import apply_nonresponse, decisive_nonresponse
 
 PROBMED_PROMPTS = (bare_question_prompt("ProbMed: the question as it stands", ("mc", "gd", *OPEN_ENDED_METHODS)),)
 

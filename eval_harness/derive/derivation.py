@@ -34,7 +34,7 @@ from eval_harness.derive.scoring import Scored, compute_scores
 from eval_harness.records.request import rotation
 from eval_harness.records.result import DERIVE_VERSION, Method, Result
 from eval_harness.records.run import RunRecord
-from eval_harness.scores.nonresponse import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
+from eval_harness.scores.grading import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
 
 MEASURED_FIELD = "permuted"
 """Field of a result's `environment` that is measured from the answers.

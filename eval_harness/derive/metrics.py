@@ -1,7 +1,7 @@
 """Labels, descriptions, directions and units of all metrics, and a result's headline score.
 
 A benchmark's own metrics are in its module (`benchmarks/`). See also: the rule for missing answers
-(`scores/nonresponse.py`).
+(`scores/grading.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.records.result import MIN_INDEPENDENT_CASES, Nonresponse, Result, Score
-from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
+from eval_harness.scores.grading import NONRESPONSE_STATUSES
 
 HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in FORMATS}
 """Benchmark -> the metric that it is ranked by."""

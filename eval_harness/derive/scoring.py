@@ -52,7 +52,7 @@ def compute_units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -
 
     Returns:
         One row per (metric, unit): `metric, unit, case_id, case, cluster, numerator, denominator,
-        chance, count`, the response counts (`nonresponse.RESPONSE_COUNT_COLUMNS`) and the facets.
+        chance, count`, the response counts (`grading.RESPONSE_COUNT_COLUMNS`) and the facets.
         `chance` is the expected numerator of a guesser; `count` is what the unit adds to n;
         `cluster` is the connected component of cases sharing images. The facet `category` is a list
         per unit (`summary.explode_facet` makes one row per label).

@@ -12,14 +12,14 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import renumber_labels
-from eval_harness.scores.intervals import round_number, score_ratio
-from eval_harness.scores.nonresponse import (
+from eval_harness.scores.grading import (
     RESPONSE_COUNT_COLUMNS,
     UNSETTLED_COLUMN,
     apply_nonresponse,
     decisive_nonresponse,
     numerator_if_lost_right,
 )
+from eval_harness.scores.intervals import round_number, score_ratio
 
 DEFAULT_METRIC_INFO = MetricInfo("", "")
 """Used for a metric that no benchmark defines: percent, higher is better."""

@@ -87,7 +87,7 @@ class _Strict(BaseModel):
 
 
 class Nonresponse(_Strict):
-    """Why a score has no verdict and no rank (`scores/nonresponse.py`).
+    """Why a score has no verdict and no rank (`scores/grading.py`).
 
     Either most of the `responses` neither choose an option nor decline to answer, or the verdict
     depends on the responses that were truncated, failed or missing. The other fields count these,

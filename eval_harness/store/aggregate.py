@@ -28,8 +28,7 @@ from eval_harness.records.run import read_run
 from eval_harness.runs.run_folder import read_run_questions
 from eval_harness.runs.run_scoring import load_run_contents
 from eval_harness.scores.calibration import Calibration, compute_calibration
-from eval_harness.scores.grading import grade
-from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
+from eval_harness.scores.grading import NONRESPONSE_STATUSES, grade
 
 AGGREGATE_KINDS = ("best", "mean", "majority", "oracle")
 """The kinds of aggregates."""

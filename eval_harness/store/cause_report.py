@@ -25,7 +25,7 @@ from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Result
 from eval_harness.records.run import EXTRACTIONS
-from eval_harness.scores.nonresponse import LOST_STATUSES
+from eval_harness.scores.grading import LOST_STATUSES
 from eval_harness.store.causes import (
     ANSWERS,
     Cause,

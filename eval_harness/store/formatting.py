@@ -28,7 +28,7 @@ from eval_harness.derive.metrics import (
 )
 from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import Breakdown, Nonresponse, Result, Score, Scores
-from eval_harness.scores.nonresponse import LOST_STATUSES, NONRESPONSE_STATUSES
+from eval_harness.scores.grading import LOST_STATUSES, NONRESPONSE_STATUSES
 
 PHANTOM_NOTE = "phantoms: synthetic images without medical content; these scores say nothing about medical use"
 """Note below every table with scores on phantoms."""

@@ -25,9 +25,8 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, nonresponse_cause
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import ARMS, Images, Result
 from eval_harness.records.run import read_run
-from eval_harness.scores.grading import image_clusters
+from eval_harness.scores.grading import UNSETTLED_COLUMN, image_clusters
 from eval_harness.scores.intervals import clustered_interval
-from eval_harness.scores.nonresponse import UNSETTLED_COLUMN
 from eval_harness.scores.sight import compute_sight
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side

@@ -28,8 +28,8 @@ from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores import intervals
 from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise
+from eval_harness.scores.grading import apply_nonresponse, decisive_nonresponse, numerator_if_lost_right
 from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_intervals
-from eval_harness.scores.nonresponse import apply_nonresponse, decisive_nonresponse, numerator_if_lost_right
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
 

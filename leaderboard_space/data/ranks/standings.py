@@ -72,7 +72,7 @@ class Row:
     """Percent of responses that choose no option, and percent correct of those that do, on the same
     selection."""
     ends: tuple[int, ...] = ()
-    """Counts of response outcomes (`nonresponse.RESPONSE_COUNT_COLUMNS`) on the selection; empty
+    """Counts of response outcomes (`grading.RESPONSE_COUNT_COLUMNS`) on the selection; empty
     without answers.
     """
 

@@ -14,7 +14,7 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, NoScore, head
 from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.scores.nonresponse import LOST_STATUSES
+from eval_harness.scores.grading import LOST_STATUSES
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.formatting import format_summary
 from eval_harness.store.publish_score import eval_result_entries
