@@ -109,7 +109,7 @@ def test_changed_output_requires_a_new_derive_version(data):
     assert stored == current, "DERIVE_VERSION was raised: run this file as a module"
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     samples=st.integers(1, 3),

@@ -12,10 +12,10 @@ from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, HEADLINE_METRICS, METRICS
 from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.derive.summary import break_down_by_facet, explode_facet, summarise_units
-from eval_harness.records.result import Nonresponse
 from eval_harness.scores.grading import grade
 from tests.eval_harness.scores.guessing import constant_answers
 from tests.leaderboard_space import stores
+from tests.silent_answers import mixture
 
 
 def answers(choices: dict[str, list[int]], sample: int = 0, **statuses: str) -> pd.DataFrame:
@@ -86,19 +86,6 @@ def test_mediconfusion_by_hand() -> None:
     assert value["share_A"] == pytest.approx(500 / 7) and value["irrelevant"] == 12.5
 
 
-def test_missing_answers_count_as_wrong_until_most_are_missing() -> None:
-    half = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [1]}))
-    assert half.scores["set_accuracy"].value is not None and half.scores["invalid"].value == 50
-    assert half.statuses["missing"] == 4
-    mostly_missing = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]})).scores
-    assert mostly_missing["set_accuracy"].value is None and mostly_missing["invalid"].value == 75
-    assert mostly_missing["set_accuracy"].nonresponse == Nonresponse(responses=8, missing=6)
-    official = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}), "official").scores[
-        "set_accuracy"
-    ]
-    assert official.value == 25 and official.verdict is None and official.nonresponse is not None
-
-
 @pytest.mark.parametrize("status", ["failed", "refused", "irrelevant", "truncated", "missing"])
 def test_choice_counts_only_with_status_answered(status: str) -> None:
     right = {row.question_id: list(row.answer) for row in halt().itertuples()}
@@ -142,7 +129,9 @@ def test_hidden_answers_are_not_scored() -> None:
 def test_breakdown_cell_equals_the_score_of_its_units(family: str) -> None:
     """Also if other cells have equal units, or units that differ only in their clusters."""
     benchmark_questions = stores.questions(family, 12)
-    table = compute_units(family, benchmark_questions, stores.answers(benchmark_questions, 0.6))
+    # Answers of every status, so that some cells withhold a verdict or the value.
+    given = mixture(benchmark_questions, np.random.default_rng(3)).answers
+    table = compute_units(family, benchmark_questions, given)
     halved = table.assign(cluster=table["cluster"] // 2)
     for units in (table, halved):
         for facet, cells in break_down_by_facet(units, FACETS_BY_BENCHMARK[family]).items():
