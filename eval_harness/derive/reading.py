@@ -258,7 +258,9 @@ def read_responses(
     readings: list[Reading] = []
     # A column that is not there is read as missing values.
     columns = ["question_id", "sample", "response", "status", "scores", "finish_reason"]
-    rows = answers.reindex(columns=columns).astype({"question_id": str}).itertuples(index=False, name=None)
+    asked = answers.reindex(columns=columns).astype({"question_id": str})
+    # Lists, because iterating over pandas' strings is several times slower.
+    rows = zip(*(asked[name].tolist() for name in columns), strict=True)
     for question_id, sample, response, status, option_scores, finish_reason in rows:
         if question_id not in question_of:
             raise BadInput(
@@ -266,7 +268,7 @@ def read_responses(
             )
         options, question_type = question_of[question_id]
         turn = rotation(sample, len(options)) if permuted else 0
-        shown_options = tuple(rotate_options(options, turn))
+        shown_options = tuple(rotate_options(options, turn)) if turn else options
         if status in _NOT_READ:
             reading = Reading((), status, _NOT_READ[status])
         # `gd` and `ps` generate no text of their own: the option scores decide.

@@ -11,7 +11,6 @@ import pandas as pd
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import renumber_labels
 from eval_harness.scores.grading import (
     RESPONSE_COUNT_COLUMNS,
     UNSETTLED_COLUMN,
@@ -23,12 +22,6 @@ from eval_harness.scores.intervals import round_number, score_ratio
 
 DEFAULT_METRIC_INFO = MetricInfo("", "")
 """Used for a metric that no benchmark defines: percent, higher is better."""
-ScoreCache = dict[tuple[object, ...], Score]
-"""Inputs of a score -> the score.
-
-More than half of a breakdown's cells repeat the units and clusters of other cells: those of metrics
-that no question counts towards, of labels with one question, and of labels that coincide.
-"""
 
 
 def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
@@ -46,7 +39,7 @@ def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Sc
     Returns:
         Metric -> score, in order of first appearance.
     """
-    return _grouped(units, np.zeros(len(units), np.int64), {}, official).get(0, {})
+    return _grouped(units, np.zeros(len(units), np.int64), official).get(0, {})
 
 
 def break_down_by_facet(
@@ -64,7 +57,6 @@ def break_down_by_facet(
         Facet -> facet value -> metric -> score.
     """
     result: dict[str, dict[str, dict[str, Score]]] = {}
-    cache: ScoreCache = {}
     for facet in facets:
         if facet not in units.columns:
             continue
@@ -72,7 +64,7 @@ def break_down_by_facet(
         by_label = explode_facet(units, facet)
         if len(by_label):
             codes, labels = pd.factorize(by_label[facet], sort=True)
-            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), cache, official)
+            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), official)
             result[facet] = {str(label): grouped[index] for index, label in enumerate(labels)}
     return result
 
@@ -93,13 +85,11 @@ def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
     return units.assign(numerator=numbers[:, 0], denominator=numbers[:, 1], chance=numbers[:, 2])
 
 
-def _grouped(units: pd.DataFrame, group: np.ndarray, cache: ScoreCache, official: bool) -> dict[int, dict[str, Score]]:
-    """Compute scores per group number (U,) and metric; `cache` is read and extended."""
+def _grouped(units: pd.DataFrame, group: np.ndarray, official: bool) -> dict[int, dict[str, Score]]:
+    """Compute scores per group number (U,) and metric."""
     metric, names = pd.factorize(units["metric"])
     columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance", UNSETTLED_COLUMN)}
-    columns |= {"count": units["count"].to_numpy(np.int64), "cluster": units["cluster"].to_numpy()}
-    columns |= {name: units[name].to_numpy(np.int64) for name in RESPONSE_COUNT_COLUMNS}
-    columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
+    columns |= {name: units[name].to_numpy(np.int64) for name in ("case", "cluster", "count", *RESPONSE_COUNT_COLUMNS)}
     # Sort once by (group, metric), so that each cell is a slice.
     key = group * len(names) + metric
     order = np.argsort(key, kind="stable")
@@ -111,22 +101,12 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, cache: ScoreCache, official
         name = str(names[metric_index])
         info = METRICS.get(name, DEFAULT_METRIC_INFO)
         cell = {column: values[start:stop] for column, values in columns.items()}
-        cell |= {column: renumber_labels(cell[column]) for column in ("case", "cluster")}
-        # Equal numbers in equal clusters give equal scores: compute each score once.
-        cell_key = (
-            info.unit,
-            info.higher_is_better,
-            info.of_ends,
-            *(values.tobytes() for values in cell.values()),
-        )
-        if cell_key not in cache:
-            scored, verdict_holds = _score(info, cell), True
-            if cell[UNSETTLED_COLUMN].any():
-                best_case = numerator_if_lost_right(cell["numerator"], cell["denominator"], cell[UNSETTLED_COLUMN])
-                verdict_holds = _score(info, cell | {"numerator": best_case}).verdict == scored.verdict
-            nonresponse = decisive_nonresponse([cell[count].sum() for count in RESPONSE_COUNT_COLUMNS], verdict_holds)
-            cache[cell_key] = apply_nonresponse(scored, nonresponse, official or info.of_ends)
-        result.setdefault(index, {})[name] = cache[cell_key].model_copy()
+        scored, verdict_holds = _score(info, cell), True
+        if cell[UNSETTLED_COLUMN].any():
+            best_case = numerator_if_lost_right(cell["numerator"], cell["denominator"], cell[UNSETTLED_COLUMN])
+            verdict_holds = _score(info, cell | {"numerator": best_case}).verdict == scored.verdict
+        nonresponse = decisive_nonresponse([cell[count].sum() for count in RESPONSE_COUNT_COLUMNS], verdict_holds)
+        result.setdefault(index, {})[name] = apply_nonresponse(scored, nonresponse, official or info.of_ends)
     return result
 
 
@@ -151,7 +131,7 @@ def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
     numerator, denominator, cluster = (columns[name] for name in ("numerator", "denominator", "cluster"))
     # Units that can score nothing (denominator 0) do not count as cases.
     counts = denominator > 0
-    cases = int(renumber_labels(columns["case"][counts]).max(initial=-1)) + 1
+    cases = len(np.unique(columns["case"][counts]))
     n = int(columns["count"][counts].sum())
     if info.unit == "count":
         return Score(value=round_number(float(numerator.sum())), n=n, n_cases=cases)

@@ -55,21 +55,6 @@ class ClusterSizes:
         return self.units / self.max_design_effect
 
 
-def renumber_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Renumber labels (U,) as 0, 1, 2 ... without gaps, in ascending order of the labels.
-
-    For small non-negative integers it uses a lookup table, which is faster than sorting in
-    np.unique.
-    """
-    if not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 4 * len(labels) + 1000:
-        codes: NDArray[np.int64] = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        return codes
-    is_present = np.zeros(int(labels.max()) + 1, np.int64)
-    is_present[labels] = 1
-    renumbered: NDArray[np.int64] = (np.cumsum(is_present) - 1)[labels]
-    return renumbered
-
-
 def intracluster_correlation(squared_residuals: Floats, between: Floats, sizes: ClusterSizes) -> Floats:
     """Estimate the intracluster correlation by analysis of variance (Donner 1986, equation 3).
 

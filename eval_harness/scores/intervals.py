@@ -20,7 +20,6 @@ from eval_harness.scores.clustered import (
     Floats,
     design_effect,
     min_design_effect,
-    renumber_labels,
     student_quantile,
 )
 
@@ -149,7 +148,7 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     numerators, denominators, cluster_index = (
         numerators[counts],
         denominators[counts],
-        renumber_labels(np.asarray(cluster)[counts]),
+        np.unique(np.asarray(cluster)[counts], return_inverse=True)[1],
     )
     low, high, n = clustered_intervals(
         np.bincount(cluster_index, numerators)[None, :],
