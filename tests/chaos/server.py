@@ -132,10 +132,7 @@ class ChaosServer:
                 if fault in ("429", "503"):
                     handler.send_header("Retry-After", self.retry_after)
                 self.send(handler, data)
-            case "redirect":
-                handler.send_response(307)
-                handler.send_header("Location", self.url + "/elsewhere/chat/completions")
-                self.send(handler, b"")
+
             case "hang":
                 time.sleep(self.hang)
                 handler.close_connection = True
@@ -161,10 +158,7 @@ class ChaosServer:
                 handler.close_connection = True
             case "twice":
                 self.reply(handler, body, question, times=2)
-            case "odd JSON":
-                handler.send_response(200)
-                document = mutated(completion("A", alternatives={"A": -0.1, "B": -2.0}), self.chance)
-                self.send(handler, json.dumps(document).encode())
+
             case _:
                 raise ValueError(fault)
 

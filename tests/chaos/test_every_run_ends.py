@@ -49,9 +49,9 @@ TRANSIENT_FAULTS = (
     ),
     *("half", "type", "empty", "nonsense", "stream"),
 )
-FATAL_FAULTS = ("401", "404", "redirect")
+FATAL_FAULTS = ("401", "404")
 HARMLESS_FAULTS = ("twice", "plain text")
-SERVER_FAULTS = (*TRANSIENT_FAULTS, "400", "tools", "odd JSON", *FATAL_FAULTS, *HARMLESS_FAULTS)
+SERVER_FAULTS = (*TRANSIENT_FAULTS, "400", "tools", *FATAL_FAULTS, *HARMLESS_FAULTS)
 UNREADABLE_REPLIES = ("type", "half", "empty", "nonsense", "stream")
 """Not replies of a chat server: if a server's first reply is one of these, the run does not wait
 for it to recover.
@@ -154,8 +154,7 @@ class Server(Scenario, ChaosServer):
 
     def check(self, line, statuses, records, output):
         concerned = sum(map(self.concerns, self.asked))
-        if self.kind == "odd JSON":  # may be a valid answer nonetheless
-            return
+
         failed = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
         assert all(FAULT_MESSAGES.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
         if self.kind in HARMLESS_FAULTS:

@@ -56,7 +56,7 @@ class Reply:
         return replace(self, text="", reasoning=self.text, unfinished=True)
 
 
-def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
+def parse_chat_reply(document: dict[str, Any], limit: int | None = None) -> Reply:
     """Parse a chat completion.
 
     Replies withheld by a filter or the model never arrive here: the client treats them as errors
@@ -72,8 +72,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     Raises:
         ServerFailure: If the document is not a chat completion with a message.
     """
-    fields = document if isinstance(document, dict) else {}
-    choice = first_choice(fields)
+    choice = first_choice(document)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
@@ -91,7 +90,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     split = split_reasoning(text)
     if reasoning.strip() == (split.reasoning or "").strip():
         reasoning = ""  # some servers send it twice, in its own field and in the text
-    usage = parse_usage(fields.get("usage"))
+    usage = parse_usage(document.get("usage"))
     # Some servers give no finish reason: an answer as long as the limit was cut.
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
         finish = "length"
@@ -102,7 +101,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
         alternatives=first_token_logprobs(choice),
         usage=usage,
         unfinished=split.unfinished,
-        reasoning_tokens=_reasoning_tokens(fields),
+        reasoning_tokens=_reasoning_tokens(document),
     )
     # If the server counts every output token as reasoning, an unmarked text is reasoning, too.
     only_reasoned = usage is not None and 0 < usage[1] <= reply.reasoning_tokens

@@ -60,11 +60,11 @@ DEFAULT_WAIT_S = 600.0
 REPORT_INTERVAL_S = 10.0
 """Seconds without an answer before a line is printed about it."""
 
-DRAIN_TIMEOUT_S = 5.0
-"""Seconds to wait for replies in flight when a run ends in an error: they are paid for already."""
 
 QueuedRequest = tuple[Request, Messages | Exception]
 """A request with its messages, or with the exception that kept its image from being shown."""
+DRAIN_TIMEOUT_S = 5.0
+"""Seconds to wait for replies in flight when a run ends in an error: they are paid for already."""
 AWAITING_REPLY = "its reply is awaited"
 DROPS_IMAGES = (
     "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"
@@ -128,7 +128,7 @@ class OpenAIChat(Backend):
         self.reasons: bool | None = None
         """Whether the model reasons before it answers; None: unknown so far."""
         self._settled = False  # True once the server has answered, so that its parameters are known
-        self._failures = self._checks = 0
+        self._failures = 0
         self._checked = self._lost = False  # since the last answer: a check was made; the last one failed
         # Tokens in and out of probes and discarded replies; they are added to the next response.
         self._paid = (0, 0)
@@ -422,10 +422,7 @@ class OpenAIChat(Backend):
             if self._alive_at > since:
                 return True  # another check, or a question, got an answer while this one waited
             example = self.answered_request or request
-            self._checks += PROBE_COUNT
-            probes = [
-                probe_request(example, self._checks - number, bool(example.images)) for number in range(PROBE_COUNT)
-            ]
+            probes = [probe_request(example, number, bool(example.images)) for number in range(1, PROBE_COUNT + 1)]
             for question in [self.answered_request, *probes] if self.answered_request else probes:
                 timeout_divisor = 1 if question is self.answered_request else PROBE_COUNT
                 with suppress(TimeoutError):
