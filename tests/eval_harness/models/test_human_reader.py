@@ -22,9 +22,10 @@ from eval_harness.models.human_reader import HumanReader, shuffle_apart
 from eval_harness.reader.rules import read_choice
 from eval_harness.records.request import Request
 from tests.browser import fits
+from tests.chaos import warm
 from tests.commands import medprobe
 from tests.helpers import write_lines
-from tests.processes import free_port, start
+from tests.processes import free_port
 
 STUDY_QUESTIONS = 28
 
@@ -150,9 +151,6 @@ def test_what_a_person_cannot_be_asked_is_refused_before_a_question(phantoms, tm
     assert list(tmp_path.iterdir()) == []
 
 
-START_COMMAND = "import sys; from medprobe.__main__ import main; sys.argv[0] = 'medprobe'; main()"
-
-
 @pytest.mark.browser
 def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phantoms, tmp_path):
     data = phantoms / "mediconfusion"
@@ -172,7 +170,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phan
     def journal():
         return [json.loads(line) for line in (tmp_path / "run" / "answers.jsonl").read_text().splitlines()]
 
-    process = start(START_COMMAND, *arguments, cwd=tmp_path)
+    process = warm.start(arguments, tmp_path)
     page.goto(re.search(r"http\S+", process.line("R1 answers on "))[0])
     for width, height, scheme in ((1440, 900, "dark"), (390, 844, "light"), (390, 844, "dark"), (1440, 900, "light")):
         page.set_viewport_size({"width": width, "height": height})
@@ -190,7 +188,7 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phan
     assert len(journal()) == 7
     page.keyboard.press("Enter")
     page.wait_for_selector("#lost:has-text('NOT saved')")
-    process = start(START_COMMAND, *arguments, cwd=tmp_path)
+    process = warm.start(arguments, tmp_path)
     page.goto(re.search(r"http\S+", process.line("R1 answers on "))[0])
     answer(8, STUDY_QUESTIONS)
     page.wait_for_selector("#empty:has-text('All questions are answered')")
