@@ -153,6 +153,9 @@ def test_what_a_person_cannot_be_asked_is_refused_before_a_question(phantoms, tm
 
 @pytest.mark.browser
 def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phantoms, tmp_path):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
+    ).Axe()
     data = phantoms / "mediconfusion"
     arguments = ("eval", "mediconfusion", "--data", data, "--model", "human:R1", "--out", "run")
     pressed, page = [], chromium.new_page(1440, 900)
@@ -178,6 +181,8 @@ def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phan
         page.wait_for_selector("#field-answer button")
         fits(page, width)
         assert min(node.bounding_box()["height"] for node in page.locator("#fields button").all()) >= 36
+        violations = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
+        assert not violations, [(violation["id"], violation["nodes"][0]["html"][:160]) for violation in violations]
     page.keyboard.press("Enter")
     page.wait_for_selector("#field-answer .bad:has-text('choose an answer')")
     answer(1, 7)
