@@ -34,20 +34,24 @@ def ray_python(request):
     return environment(request.config.cache, "ray", RAY)
 
 
+def write_sweep(folder, models, benchmarks=("mediconfusion",)):
+    """Write `models.yaml`, with the datasets and the plug-ins that it names."""
+    for benchmark in benchmarks:
+        build(benchmark, out=folder / "data" / benchmark)
+    for name, text in models.items():
+        if text:
+            (folder / name.partition(":")[0]).write_text(text)
+    document = {"models": list(models), "benchmarks": list(benchmarks)}
+    (folder / "models.yaml").write_text(yaml.safe_dump(document))
+
+
 def lines(folder):
     return sum(path.read_bytes().count(b"\n") for path in folder.rglob("answers*.jsonl"))
 
 
 def test_killed_workers_lose_and_repeat_no_answer(ray_python, tmp_path):
-    for name in ("mediconfusion", "probmed"):
-        build(name, out=tmp_path / "data" / name)
-    for name in ("one.py", "two.py"):
-        (tmp_path / name).write_text(SLOW_PLUG_IN)
-    document = {
-        "models": ["one.py:Model", "two.py:Model"],
-        "benchmarks": ["mediconfusion", "probmed"],
-    }
-    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    models = dict.fromkeys(("one.py:Model", "two.py:Model"), SLOW_PLUG_IN)
+    write_sweep(tmp_path, models, ("mediconfusion", "probmed"))
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
     killed = kill_workers(process, "Worker", 4, 0, lambda: lines(tmp_path / "ray"), timeout=120)
     assert process.wait(300) == 0, (tmp_path / "said").read_text()
@@ -64,14 +68,10 @@ def test_killed_workers_lose_and_repeat_no_answer(ray_python, tmp_path):
 
 
 def test_question_that_kills_every_worker_fails_only_its_task(ray_python, tmp_path):
-    build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
     # Ray restarts the worker, which meets the same question again.
     loop = "        for request in requests:"
     dies = f"{loop}\n            if request.question_id.endswith('5-1'):\n                os._exit(1)"
-    (tmp_path / "bad.py").write_text(SLOW_PLUG_IN.replace(loop, dies))
-    (tmp_path / "good.py").write_text(SLOW_PLUG_IN)
-    document = {"models": ["bad.py:Model", "good.py:Model"], "benchmarks": ["mediconfusion"]}
-    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    write_sweep(tmp_path, {"bad.py:Model": SLOW_PLUG_IN.replace(loop, dies), "good.py:Model": SLOW_PLUG_IN})
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
     assert process.wait(300) == 2
     output = (tmp_path / "said").read_text()
@@ -86,17 +86,13 @@ def test_question_that_kills_every_worker_fails_only_its_task(ray_python, tmp_pa
 
 
 def test_unreachable_cluster_gives_a_one_line_error(ray_python, tmp_path):
-    build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
-    document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
-    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    write_sweep(tmp_path, {"baseline:chance": None})
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "127.0.0.1:1")
     assert process.wait(200) == 2
     assert "no cluster can be reached" in (tmp_path / "said").read_text()
 
 
 def test_missing_ray_gives_a_one_line_error(tmp_path):
-    build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
-    document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
-    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    write_sweep(tmp_path, {"baseline:chance": None})
     error_output = medprobe("sweep", "models.yaml", "--ray", "local", cwd=tmp_path, code=2).stderr
     assert "pip install 'medprobe[ray]'" in error_output
