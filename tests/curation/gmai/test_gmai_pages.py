@@ -67,7 +67,6 @@ def test_pages_journal_tags_and_verdicts_for_the_next_run(tmp_path):
 
 def test_model_templates_are_filtered_by_rules_and_used_after_review(tmp_path):
     from curation.commands.pair_questions import open_language_model
-    from curation.writing.asking import AskSettings
 
     valid_question = "Which abdominal organ is in the tinted area on this CT image?"
     reply_lines = [
@@ -81,7 +80,7 @@ def test_model_templates_are_filtered_by_rules_and_used_after_review(tmp_path):
     with model_server(lambda prompt, earlier_prompts: "\n".join(reply_lines)) as (address, log):
         # Replies are journalled, so the second run must not repeat any request.
         for _ in range(2):
-            result = pipeline.run_pipeline(path, out, open_language_model("m", address), AskSettings())
+            result = pipeline.run_pipeline(path, out, *open_language_model("m", address, False))
         request_count = len(log.requests)
     assert request_count == result.funnel["model_questions"]["asked"]  # the second run makes no requests
     assert result.funnel["model_questions"]["against the rules"] > result.funnel["model_questions"]["to review"] == 1
