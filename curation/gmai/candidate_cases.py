@@ -61,6 +61,11 @@ class Candidate:
         return self.item.picture, self.item.patient, self.item.dataset
 
     @property
+    def shared_ids(self) -> list[str]:
+        """Return patient and pictures: cases that share one stay in one split and one fold."""
+        return [self.item.patient, *(picture for picture, _ in self.item.pictures)]
+
+    @property
     def is_multiple(self) -> bool:
         return len(self.answers) > 1
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from curation.gmai.candidate_cases import Candidate
 from curation.gmai.items import PICTURES_FOLDER, SHEETS_FOLDER, Item
+from curation.gmai.selecting import select_cases
 from curation.gmai.sources import (
     BOX_LEVEL,
     CONTOUR_LEVEL,
@@ -202,19 +203,17 @@ def blacked_out_boxes(private: Path) -> dict[str, list[TextBox]]:
 
 def exclude_burned_in_text(
     cases: list[Candidate],
-    choose_cases: Callable[[list[Candidate]], tuple[list[Candidate], Counter[str]]],
     private: Path,
     sources: Sources,
     search: bool = True,
 ) -> tuple[list[Candidate], Counter[str], dict[str, Any] | None]:
-    """Choose cases whose pictures contain no burned-in text that awaits a decision.
+    """Choose cases (`select_cases`) without burned-in text that awaits a decision.
 
     Only the pictures of chosen cases are searched, each of them once. Datasets written by `medprobe
     curate deidentify` are not searched again, since that command has searched them.
 
     Args:
         cases: candidate cases.
-        choose_cases: returns the chosen cases and how many each limit removed.
         private: private folder of the work folder.
         sources: sources.yaml.
         search: False skips the search.
@@ -223,15 +222,15 @@ def exclude_burned_in_text(
         Chosen cases, how many each limit removed, and counts of the search (None if skipped).
     """
     if not search:
-        return *choose_cases(cases), None
+        return *select_cases(cases, sources), None
     searched_datasets = {dataset.name for dataset in sources.datasets if _was_searched(dataset)}
     boxes, decided = read_boxes(private), read_text_decisions(private)
-    # Excluding a picture makes `choose_cases` choose other cases, whose pictures may not have been
+    # Excluding a picture makes `select_cases` choose other cases, whose pictures may not have been
     # searched: repeat until all have been.
     while True:
         withheld = {name for name, text_boxes in boxes.items() if text_boxes and decided.get(name, "drop") == "drop"}
         eligible = [case for case in cases if withheld.isdisjoint(name for name, _ in case.item.pictures)]
-        chosen, limit_counts = choose_cases(eligible)
+        chosen, limit_counts = select_cases(eligible, sources)
         to_search = {
             name for case in chosen if case.item.dataset not in searched_datasets for name, _ in case.item.pictures
         }

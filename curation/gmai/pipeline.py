@@ -12,7 +12,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from curation.gmai.selecting import (
     OptionSet,
     WrittenQuestion,
     read_earlier_questions,
-    select_cases,
     split_cases,
     write_questions_file,
 )
@@ -148,9 +146,7 @@ def run_pipeline(
         pools = OptionPools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.wrong_options(case)]
         unique, duplicates = drop_near_duplicates(usable, sources.near_duplicate)
-        chosen, limits, text_counts = exclude_burned_in_text(
-            unique, partial(select_cases, sources=sources), private, sources, search_text
-        )
+        chosen, limits, text_counts = exclude_burned_in_text(unique, private, sources, search_text)
         if text_counts and text_counts["undecided"]:
             notes.append(
                 f"{text_counts['undecided']} pictures may contain burned-in text and are not used: "

@@ -346,12 +346,8 @@ def _single_choice(question: WrittenQuestion) -> tuple[list[str], int]:
 
 def _answer_branch(branch_questions: list[WrittenQuestion]) -> TextAlone:
     """Answer a branch's questions by cross-validation; a patient or image is in one fold only."""
-    fold_keys = [
-        [question.case.item.patient, *(picture for picture, _ in question.case.item.pictures)]
-        for question in branch_questions
-    ]
-
     choices = [_single_choice(question) for question in branch_questions]
+    fold_keys = [question.case.shared_ids for question in branch_questions]
     return measure_text_alone([options for options, _ in choices], [right for _, right in choices], fold_keys)
 
 

@@ -121,16 +121,14 @@ def split_cases(
     """
     earlier_splits = earlier_splits or {}
 
-    def shown_by(case: Candidate) -> list[str]:
-        return [case.item.patient, *(picture for picture, _ in case.item.pictures)]
-
     def split_before(patient_cases: list[Candidate]) -> str:
         split_names = {earlier_splits.get(case.item.patient, "") for case in patient_cases}
         return "validation" if "validation" in split_names else "test" if "test" in split_names else ""
 
     validation_target = round(sources.validation * len(cases))
 
-    components = sorted(connected_components(cases, shown_by), key=lambda part: min(case.order for case in part))
+    components = connected_components(cases, lambda case: case.shared_ids)
+    components.sort(key=lambda component: min(case.order for case in component))
     validation_count = sum(len(component) for component in components if split_before(component) == "validation")
 
     splits: dict[str, str] = {}
