@@ -108,7 +108,7 @@ def build_exam(
         for name in tqdm(tasks, desc="making pairs", unit="task", disable=None):
             # A state of its own per task: leaving out one task does not change the others.
             rng = np.random.default_rng([seed, list(TASKS).index(name)])
-            asked_slices = set()
+            asked_slices: set[tuple[SourceSlice, ...]] = set()
             for proposal in islice(TASKS[name].propose(candidates, rng), PROPOSALS_PER_PAIR * limit):
                 if len(asked_slices) == limit:
                     break
