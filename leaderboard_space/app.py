@@ -277,8 +277,12 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
 
     `middleware`: serves the pages.
     """
-    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
-    theme = gr.themes.Base(primary_hue="blue", neutral_hue="slate", **fonts)
+    theme = gr.themes.Base(
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "monospace"],
+        primary_hue="blue",
+        neutral_hue="slate",
+    )
     return {
         "theme": theme,
         "share": False,

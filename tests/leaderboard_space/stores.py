@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,16 +193,16 @@ STORE_MODELS = [
 ]  # fmt: skip
 
 
-def make_store(store: Path, cases: int = 30) -> Path:
+def make_store(store: Path) -> Path:
     """Return a store with seven invented responders on each format: a copy of one that is made once
     per test run.
     """
-    shutil.copytree(made_once(f"store-{cases}", partial(_fill, cases=cases)), store, dirs_exist_ok=True)
+    shutil.copytree(made_once("store", _fill), store, dirs_exist_ok=True)
     return store
 
 
-def _fill(store: Path, cases: int) -> None:
+def _fill(store: Path) -> None:
     for number, family in enumerate(BENCHMARKS):
-        question_table = questions(family, cases, seed=number)
+        question_table = questions(family, 30, seed=number)
         for at, (name, kind, skill) in enumerate(STORE_MODELS):
             add_run(store, family, question_table, answers(question_table, skill, seed=10 * number + at), name, kind)

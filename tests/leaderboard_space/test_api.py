@@ -10,18 +10,14 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.api import tools
-from leaderboard_space.data.board import Board
-from leaderboard_space.data.published_results import board_results
 from leaderboard_space.service import Service
-from tests.leaderboard_space.stores import make_store
 
 Tools = dict[str, Callable[..., Any]]
 
 
 @pytest.fixture(scope="module")
-def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
-    board = Board(make_store(tmp_path_factory.mktemp("api")), board_results())
-    return {tool.__name__: tool for tool in tools(board, Service(board))}
+def offered(measured_board: Service) -> Tools:
+    return {tool.__name__: tool for tool in tools(measured_board.board, measured_board)}
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import compute_standings
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
-from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("board"))
+from tests.leaderboard_space.stores import MADE_AT, add_run, answers, questions
 
 
 def published(value: float, name: str = "Paper Model", **breakdown: float) -> Result:
@@ -99,11 +94,10 @@ def test_published_and_measured_results_of_the_complete_set_share_a_section(
         {"format": "probmed", "facet": "<b>"},
     ],
 )
-def test_nothing_a_browser_sends_takes_the_board_down(store: Path, request_: dict) -> None:
-    service = Service(Board(store))
-    for function in (service.view, service.tree, service.breakdown):
+def test_nothing_a_browser_sends_takes_the_board_down(measured_board: Service, request_: dict) -> None:
+    for function in (measured_board.view, measured_board.tree, measured_board.breakdown):
         assert function(request_) is not None
-    for function in (service.detail, service.export, service.cite):
+    for function in (measured_board.detail, measured_board.export, measured_board.cite):
         try:
             function(request_)
         except BadInput as error:

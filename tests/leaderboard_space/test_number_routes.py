@@ -21,8 +21,6 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.store.comparison import compare_results, load_side
 from leaderboard_space.api import tools
-from leaderboard_space.data.board import Board
-from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.data.tree import PATH_SEPARATOR
@@ -34,16 +32,9 @@ from leaderboard_space.views import compare, model
 from leaderboard_space.views.topic import label_id
 from medprobe import load_results
 from tests.leaderboard_space.checks.claims import plain
-from tests.leaderboard_space.stores import make_store
 from tests.sampling import few
 
 NUMBERS = ("value", "low", "high", "chance", "verdict", "n")
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
-    """Make measured results of all benchmarks, shown with the papers' results."""
-    return Service(Board(make_store(tmp_path_factory.mktemp("routes")), board_results()))
 
 
 def same(value: Any, other_value: Any) -> bool:
@@ -55,14 +46,14 @@ def same(value: Any, other_value: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", few(range(16), 6))
-def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(service: Service, seed: int) -> None:
+def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(measured_board: Service, seed: int) -> None:
     """For a random set, selection and pair, the page, its chart, the API, the saved file and
     Compare agree.
     """
     rng = np.random.default_rng(seed)
-    sections = service.board.snapshot.all_sections
+    sections = measured_board.board.snapshot.all_sections
     section = sections[int(rng.integers(len(sections)))]
-    _, tree = service.board.outcomes(section)
+    _, tree = measured_board.board.outcomes(section)
     labels = [path for path in tree.rows if len(path) == 2]
     chosen = [labels[int(rng.integers(len(labels)))]] if labels and rng.random() < 0.7 else []
     parameters = {
@@ -71,20 +62,22 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         "branches": [list(path) for path in chosen],
         "shown": "one",
     }
-    view = service.view(parameters)
+    view = measured_board.view(parameters)
     metric = view["state"]["metric"]
     try:
-        saved = json.loads(service.export({**parameters, "metric": metric, "as": "json"})["text"])
+        saved = json.loads(measured_board.export({**parameters, "metric": metric, "as": "json"})["text"])
     except BadInput:  # nothing is known of this selection
         assert 'data-table="leaderboard"' not in view["html"]
         return
-    (leaderboard,) = (tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
+    (leaderboard,) = (tool for tool in tools(measured_board.board, measured_board) if tool.__name__ == "leaderboard")
     facet_options = [f"{path[0]}={path[1]}" for path in chosen]
     of_api = leaderboard(section.family, facets=facet_options, metric=metric, question_set=section.key)
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in of_api] == [
         (row["run"], *(row[name] for name in NUMBERS)) for row in saved
     ]
-    table = list(csv.DictReader(io.StringIO(service.export({**parameters, "metric": metric, "as": "csv"})["text"])))
+    table = list(
+        csv.DictReader(io.StringIO(measured_board.export({**parameters, "metric": metric, "as": "csv"})["text"]))
+    )
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in table] == [
         (row["run"], *("" if row[name] is None else str(row[name]) for name in NUMBERS)) for row in saved
     ]
@@ -120,7 +113,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         "second": row_b["run"],
         **address_parameters,
     }
-    pairs = json.loads(compare.file(service.board, {**request, "as": "json"})["text"])
+    pairs = json.loads(compare.file(measured_board.board, {**request, "as": "json"})["text"])
     (pair,) = (row for row in pairs if row["metric"] == metric and "difference" in row)
     by_run = {row["run"]: row for row in ranked}
     assert same(pair["first_value"], by_run[pair["first_run"]]["value"])
@@ -133,24 +126,24 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         assert line is not None and line[0].split()[1:3] == printed, (line, printed)
         assert abs(float(line[0].split()[3]) - pair["difference"]) < 0.051, (line, pair)
     places = {by_run[pair[side]]["place_first"] for side in ("first_run", "second_run")}
-    headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.board, request))[1])  # type: ignore[index]
+    headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(measured_board.board, request))[1])  # type: ignore[index]
     if places == {1}:  # the headline says that either may be the best
         assert pair["p_corrected"] >= 0.05 and " is significantly " not in headline, (headline, pair)
     if pair["p_corrected"] < 0.05:
         assert max(places) > 1 and (" is significantly " in headline), (headline, places)
 
 
-def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
+def test_the_command_line_prints_the_boards_numbers(measured_board: Service) -> None:
     """Headlines of every benchmark, measured and printed: `load_results` has the board's score,
     interval, chance and verdict, and the model's page the same interval.
     """
-    store = service.board.store
+    store = measured_board.board.store
     assert isinstance(store, Path)
     table = load_results(store, published=True)
     overall = table[table["facet"].isna() & table["headline"]]
     for family in BENCHMARKS:
         assert set(overall.loc[overall["benchmark"] == family, "metric"]) == {HEADLINE_METRICS[family]}
-        for section in service.board.snapshot.sections[family]:
+        for section in measured_board.board.snapshot.sections[family]:
             request = {
                 "format": family,
                 "section": section.key,
@@ -158,7 +151,9 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
                 "shown": "all",
                 "as": "json",
             }
-            for row in json.loads(service.export(request)["text"]) if section.kind in ("complete", "phantom") else ():
+            for row in (
+                json.loads(measured_board.export(request)["text"]) if section.kind in ("complete", "phantom") else ()
+            ):
                 command_rows = overall[(overall["benchmark"] == row["benchmark"]) & (overall["split"] == row["split"])]
                 command_rows = command_rows[
                     (command_rows["model"] == row["model"]) & (command_rows["method"] == row["method"])
@@ -168,11 +163,11 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
                     all(same(record[name], row[name]) for name in names) for record in command_rows.to_dict("records")
                 ]
                 assert any(are_equal), (row, command_rows)
-    page = plain(model.page(service.board, {"id": "GPT-4o"}))
+    page = plain(model.page(measured_board.board, {"id": "GPT-4o"}))
     (gmai,) = (
         row
         for row in json.loads(
-            service.export({"format": "gmai-mmbench", "section": "test.complete", "as": "json"})["text"]
+            measured_board.export({"format": "gmai-mmbench", "section": "test.complete", "as": "json"})["text"]
         )
         if row["model"] == "GPT-4o"
     )
@@ -180,11 +175,11 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
 
 
 @pytest.mark.parametrize("seed", few(range(10), 4))
-def test_a_topic_and_a_model_card_have_the_leaderboards_numbers(service: Service, seed: int) -> None:
+def test_a_topic_and_a_model_card_have_the_leaderboards_numbers(measured_board: Service, seed: int) -> None:
     """A random label has the same numbers on its topic's page, in its file and on the leaderboard;
     a random model's card has those of its leaderboards.
     """
-    rng, front = np.random.default_rng(seed), OverviewPages(service)
+    rng, front = np.random.default_rng(seed), OverviewPages(measured_board)
     labels = front.labels()
     label = labels[int(rng.integers(len(labels)))]
     topic = next(
@@ -204,21 +199,21 @@ def test_a_topic_and_a_model_card_have_the_leaderboards_numbers(service: Service
             continue
         parameters = {"format": label.family, "section": summary.section.key, "metric": aspect.metric, "as": "json"}  # type: ignore[union-attr]
         table_rows = summary and json.loads(
-            service.export({**parameters, "branches": [list(summary.label.path)]})["text"]
+            measured_board.export({**parameters, "branches": [list(summary.label.path)]})["text"]
         )
         on_board = {row["run"]: row for row in table_rows or ()}
         for row in (row for row in saved if row["metric"] == aspect.metric and row["run"] in on_board):
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
-    names = all_models(service.board)
+    names = all_models(measured_board.board)
     name = names[int(rng.integers(len(names)))]
-    lines = main_lines(model_lines(service.board, name))
-    card = model.file(service.board, {"id": name, "of": "card"})["text"] if lines else ""
+    lines = main_lines(model_lines(measured_board.board, name))
+    card = model.file(measured_board.board, {"id": name, "of": "card"})["text"] if lines else ""
     for line in lines:
         family, info = line.section.family, metric_info(line.metric, line.section.family)
         parameters = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
         (row,) = (
             candidate
-            for candidate in json.loads(service.export(parameters)["text"])
+            for candidate in json.loads(measured_board.export(parameters)["text"])
             if candidate["run"] == line.row.entry.key
         )
         assert f" {score_text(row['value'], info.unit)} | {interval(line.row.score)} |" in card.replace("\\", "")

@@ -23,7 +23,7 @@ HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = make_store(tmp_path_factory.mktemp("board"), cases=90)
+    store = make_store(tmp_path_factory.mktemp("board"))
     question_table = questions("gmai-mmbench", 22, seed=77)
     add_run(store, "gmai-mmbench", question_table, answers(question_table, 0.5), HOSTILE, origin="official")
     (store / "results" / "probmed" / "broken" / "run").mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
     cases = page.locator("#mp-cases")
     cases.locator("details.save summary").click()
     cases.get_by_label("Search").press_sequentially("pair 7:", delay=80)
-    cases.get_by_text("9 cases match").wait_for()
+    cases.get_by_text("3 cases match").wait_for()
     expect(cases.get_by_label("Search")).to_have_value("pair 7:")
     expect(cases.locator("details.save")).to_have_attribute("open", "")
     expect(cases.locator("[data-name=find]")).to_be_focused()

@@ -18,24 +18,10 @@ from eval_harness.scores.comparisons import compute_unpaired_differences
 from eval_harness.scores.intervals import clustered_interval, verdict_against_chance
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.outcomes import MetricUnits, Outcomes, read_outcomes, score_runs
+from leaderboard_space.data.outcomes import MetricUnits, read_outcomes, score_runs
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, Standings, compute_standings
 from leaderboard_space.service import Service
-from tests.leaderboard_space.stores import add_run, answers, change, land, make_store, questions, withdraw
-
-FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("board"))
-
-
-def load(store: Path, family: str) -> Outcomes:
-    board = Board(store)
-    loaded = board.outcomes(board.snapshot.sections[family][0])
-    assert loaded is not None and loaded[0] is not None
-    return loaded[0]
+from tests.leaderboard_space.stores import add_run, answers, change, land, questions, withdraw
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
@@ -80,8 +66,10 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         assert score.verdict == verdict_against_chance(score.low, score.high, score.n_effective, score.chance, up)
 
 
-def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:
-    outcomes = load(store, "halt-medvqa")
+def test_runs_with_no_selection_in_common_are_undefined(measured_board: Service) -> None:
+    sections = measured_board.board.snapshot.sections["halt-medvqa"]
+    outcomes, _ = measured_board.board.outcomes(next(section for section in sections if section.kind == "phantom"))
+    assert outcomes is not None
     mask = (outcomes.questions["scenario"] == "fake").to_numpy()
     scores = score_runs(outcomes.metrics["swap"].part(outcomes.rows("swap", mask)))
     assert {score_.value for score_ in scores} == {None} and {score_.n for score_ in scores} == {0}

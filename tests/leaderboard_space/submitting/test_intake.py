@@ -2,7 +2,6 @@
 replaced datasets, which retire.
 """
 
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -14,19 +13,14 @@ from eval_harness.store.submit import build_submission, submit_to_store
 from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
 from leaderboard_space.submitting.tab import SubmitTab
-from tests.eval_harness.store.submitting import load_questions, make_phantom, responses, run_folder
+from tests.eval_harness.store.submitting import load_questions, responses, run_folder
 from tests.helpers import write_lines
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_phantom("gmai-mmbench", tmp_path_factory.mktemp("made") / "gmai")
-
-
 @pytest.fixture
-def data(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "gmai"))
+def data(phantoms: Path) -> Path:
+    return phantoms / "gmai-mmbench"
 
 
 @pytest.fixture
@@ -87,14 +81,14 @@ def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) ->
     ]
 
 
-def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, tmp_path: Path) -> None:
+def test_wrong_uploads_get_one_line_without_our_paths(data: Path, phantoms: Path, store: Path, tmp_path: Path) -> None:
     workdir, target = tmp_path / "uploads", target_of(data, store)
     workdir.mkdir()
     good = write_lines(workdir / "good.jsonl", responses(data))
     for name, content in {"zeros.jsonl": bytes(500), "run.json": b"{}", "notes.txt": b"hello"}.items():
         (workdir / name).write_bytes(content)
     bare, notes = workdir / "run.json", workdir / "notes.txt"
-    other_run = run_folder(make_phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
+    other_run = run_folder(phantoms / "halt-medvqa", tmp_path / "run")
     other_set = "these answers are for halt-medvqa, test, but gmai-mmbench, validation is selected"
     for files, model, kind, expected in (
         ([], "Model", None, "no file was given"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from eval_harness.store.verification import verify
 from tests.helpers import write_lines
@@ -23,10 +22,8 @@ N_SUBMITTERS = 6
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "halt-medvqa"
-    build("halt-medvqa", out=folder, text_only=True)
-    return folder
+def data(phantoms: Path) -> Path:
+    return phantoms / "halt-medvqa"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from leaderboard_space.submitting.tab import HIDDEN_TEST_KEY, SubmitTab, draw_fo
 from leaderboard_space.views import submit
 from leaderboard_space.views.submit import group_problems
 from tests.eval_harness.store.checks.hidden import build_test, write_upload
-from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, responses
+from tests.eval_harness.store.submitting import load_questions, response_text, responses
 from tests.helpers import write_lines
 from tests.sampling import few
 
@@ -33,8 +33,8 @@ def tab_of(store: Path | None, *data: Path) -> SubmitTab:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return make_phantom("gmai-mmbench", tmp_path / "gmai")
+def data(phantoms: Path) -> Path:
+    return phantoms / "gmai-mmbench"
 
 
 @pytest.fixture
