@@ -41,12 +41,9 @@ def write(folder: Path) -> None:
     swap: dict[str, Any] = {}
     nota: list[dict[str, str]] = []
     for number, (drawing, question, right, wrong) in enumerate(_SCENES):
-        image_name, replacement_name = (
-            _scene_question(number),
-            f"PMC900{number:02d}_Fig1_{number + 1}.jpg",
-        )
-        for name in (image_name, replacement_name):
-            image_folder = folder / "images" / _source_image_name(name)
+        image_name, figure_name = _image_name(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
+        for name in (image_name, figure_name):
+            image_folder = folder / "images" / _image_folder(name)
             image_folder.mkdir(parents=True, exist_ok=True)
             (image_folder / name).write_bytes(draw_phantom(drawing, "JPEG"))
         fake[str(number)] = _source_entry(
@@ -62,14 +59,14 @@ def write(folder: Path) -> None:
             (right, *wrong),
             unsure,
             number + 2,
-            _scene_question((number + 5) % len(_SCENES)),
+            _image_name((number + 5) % len(_SCENES)),
         )
         options = list(wrong)
         # The position of the correct option cycles, so that the letters are balanced.
         options.insert(number % 4, none)
         nota.append(
             {
-                "img": replacement_name,
+                "img": figure_name,
                 # The authors' file has spaces around its texts, and letters before the options.
                 "question": f" {question} ",
                 **{f"choice_{letter}": f" {letter}:{text} " for letter, text in zip("ABCD", options, strict=True)},
@@ -82,11 +79,11 @@ def write(folder: Path) -> None:
     write_json(folder / "swap_img_shuffle.json", swap)
 
 
-def _scene_question(number: int) -> str:
+def _image_name(number: int) -> str:
     return f"synpic{90001 + number}.jpg" if number % 2 else f"test_{9001 + number}.jpg"
 
 
-def _source_image_name(name: str) -> str:
+def _image_folder(name: str) -> str:
     return "VQA-RAD" if name.startswith("synpic") else "PathVQA" if name.startswith("test_") else "PMC-VQA"
 
 

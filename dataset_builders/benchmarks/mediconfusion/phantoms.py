@@ -108,15 +108,8 @@ def write(folder: Path) -> None:
     (folder / "images").mkdir(exist_ok=True)
     numbers: dict[Drawing, int] = {}
     document: dict[str, dict[str, Any]] = {}
-    for position, (
-        question,
-        option_a,
-        first_option,
-        second,
-        second_option,
-        categories,
-    ) in enumerate(_PAIRS):
-        for drawing in (option_a, second):
+    for position, (question, first, first_option, second, second_option, categories) in enumerate(_PAIRS):
+        for drawing in (first, second):
             if drawing not in numbers:
                 numbers[drawing] = 30001 + len(numbers)
                 (folder / "images" / f"{numbers[drawing]}.png").write_bytes(draw_phantom(drawing))
@@ -124,7 +117,7 @@ def write(folder: Path) -> None:
         swap = position % 2 == 1
         options = (second_option, first_option) if swap else (first_option, second_option)
         pair: dict[str, Any] = {}
-        for number, drawing in ((1, option_a), (2, second)):
+        for number, drawing in ((1, first), (2, second)):
             pair[f"im_{number}"] = f"phantom/images/PHANTOM_{numbers[drawing]}.png"
             pair[f"im_{number}_local"] = numbers[drawing]
             pair[f"cap_{number}"] = f" A drawn {drawing.organ} ({drawing.modality}): {_caption(drawing)}."
