@@ -6,7 +6,6 @@ ours.
 
 import base64
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from datasets import load_dataset
@@ -120,16 +119,6 @@ def test_task_rows_match_the_questions(phantoms, family, tmp_path):
             kind, _, encoded = row["image_uri"].partition(";base64,")
             assert kind in ("data:image/png", "data:image/jpeg")
             assert base64.b64decode(encoded) == images[row["image_id"]]
-
-
-def test_shared_data_uri_is_stored_once(phantoms):
-    [path] = (phantoms / "mediconfusion" / "inspect").glob("*.parquet")
-    column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image_uri"))
-    uris = set(pq.read_table(path, columns=["image_uri"])["image_uri"].to_pylist())
-    assert column.path_in_schema == "image_uri"
-
-    # Without the dictionary, each URI would be stored once per question.
-    assert column.total_compressed_size < 1.1 * sum(map(len, uris)) + 1000
 
 
 def test_without_tasks_no_task_files_are_written(phantoms, tmp_path):
