@@ -14,7 +14,7 @@ from dataset_builders.hub.publish import publish
 from dataset_builders.images.licences import allows_redistribution
 from tests import helpers
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
-from tests.localhub.faults import RESET
+from tests.localhub.server import RESET
 from tests.localhub.small_repo import small_repo
 from tests.sampling import few
 

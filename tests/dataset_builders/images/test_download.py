@@ -12,7 +12,7 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.images import download
 from dataset_builders.phantom_sources import write_sources
 from tests.localhub.accounts import CURATOR
-from tests.localhub.faults import RESET
+from tests.localhub.server import RESET
 
 FILE_ADDRESS = "/datasets/ORG/images/resolve/main"
 TEMPLATE = "/{pmcid}/{file_name}"

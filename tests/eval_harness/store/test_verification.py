@@ -37,7 +37,7 @@ from tests.eval_harness.store.submitting import (
 )
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
-from tests.localhub.faults import RESET, Fault
+from tests.localhub.server import RESET, Fault
 
 
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):

@@ -34,7 +34,7 @@ from tests.eval_harness.store.checks.hidden import (
 )
 from tests.helpers import edit_json, refused, write_lines
 from tests.localhub.accounts import CURATOR, READER
-from tests.localhub.faults import RESET
+from tests.localhub.server import RESET
 
 LEDGER = {"repo_id": "ORG/ledger", "repo_type": "dataset"}
 
