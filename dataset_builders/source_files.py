@@ -10,6 +10,7 @@ import ast
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,8 +178,7 @@ def _unique_keys_hook(path: Path) -> Any:
     def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         document = dict(pairs)
         if len(document) != len(pairs):
-            seen: set[str] = set()
-            duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            [(duplicate, _)] = Counter(key for key, _ in pairs).most_common(1)
             raise BadInput(f"{path}: the id or field {clip(duplicate)} occurs twice in one object. Keep one of them.")
         return document
 

@@ -247,9 +247,7 @@ def parse_image_cell(text: str) -> list[str]:
     Raises:
         ImageError: the list is malformed, empty, or has elements other than strings.
     """
-    if not text.startswith("["):
-        return [text]
-    cells = parse_literal(text)
+    cells = parse_literal(text) if text.startswith("[") else [text]
     if not (isinstance(cells, list) and cells and all(isinstance(cell, str) and cell.strip() for cell in cells)):
         raise ImageError("its list of images is cut off or empty, or contains something other than strings")
     return [cell.strip() for cell in cells]
