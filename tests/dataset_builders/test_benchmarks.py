@@ -9,7 +9,7 @@ ALLOWED_NAMES = {
     "curation/report/quality.py": {"mediconfusion"},
     "curation/mediconfusion_export.py": {"mediconfusion"},
     "curation/commands/custom_sets.py": {"probmed", "halt-medvqa"},
-    "curation/gmai/__init__.py": {"gmai-mmbench"},
+    "curation/gmai/benchmark_files.py": {"gmai-mmbench"},
 }
 """The makers of custom sets and the report on one, each of which handles a single format."""
 
