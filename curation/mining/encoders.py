@@ -167,14 +167,19 @@ def _open_clip(spec: EncoderSpec, device: str) -> EncoderParts:
     special = getattr(trunk, "num_prefix_tokens", None)
     if trunk is None or special is None or (spec.pooling == "cls" and not special):
         raise BadInput(f"--pooling {spec.pooling}: {spec.model} has no such output. Use --pooling projected.")
-    if spec.pooling == "cls":
-        return prepare, lambda batch: trunk.forward_features(batch)[:, 0], visual, str(prepare)
-    return (
-        prepare,
-        lambda batch: trunk.forward_features(batch)[:, special:].mean(1),
-        visual,
-        str(prepare),
-    )
+    return prepare, _pool_tokens(trunk.forward_features, spec.pooling, special), visual, str(prepare)
+
+
+def _pool_tokens(
+    encode: Callable[[torch.Tensor], torch.Tensor], pooling: Pooling, special: int
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function from a batch to its class tokens (`cls`) or to means of its patch tokens.
+
+    `encode` returns all tokens of a batch; the first `special` ones are no patches.
+    """
+    if pooling == "cls":
+        return lambda batch: encode(batch)[:, 0]
+    return lambda batch: encode(batch)[:, special:].mean(1)
 
 
 def _vision_tower(folder: Path) -> tuple[Any, Callable[..., Any]]:
@@ -238,24 +243,13 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
 
     registers = getattr(vision.config, "num_register_tokens", 0) or 0
     has_cls = any("cls_token" in key or "class_embedding" in key for key, _ in vision.named_parameters())
-    if spec.pooling == "cls":
-        if not has_cls:
-            raise BadInput(f"--pooling cls: {spec.model} has no class token. Use --pooling mean.")
-        return (
-            prepare,
-            lambda batch: vision(pixel_values=batch).last_hidden_state[:, 0],
-            vision,
-            steps,
-        )
-
+    if spec.pooling == "cls" and not has_cls:
+        raise BadInput(f"--pooling cls: {spec.model} has no class token. Use --pooling mean.")
     # Patch tokens come after the class token and the register tokens.
-    skip = int(has_cls) + registers
-    return (
-        prepare,
-        lambda batch: vision(pixel_values=batch).last_hidden_state[:, skip:].mean(1),
-        vision,
-        steps,
+    pool = _pool_tokens(
+        lambda batch: vision(pixel_values=batch).last_hidden_state, spec.pooling, int(has_cls) + registers
     )
+    return prepare, pool, vision, steps
 
 
 def _vector(output: Any) -> torch.Tensor:
