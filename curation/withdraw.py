@@ -39,8 +39,8 @@ from dataset_builders.files import write_json
 from dataset_builders.journal import read_journal
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
+from eval_harness.store.contents import StoredResult, result_paths
 from eval_harness.store.folder_store import has_groups
-from eval_harness.store.scan import StoredResult, result_paths
 
 MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
 """First words of the dataset card's notes that state measurements; a withdrawal measures them

@@ -15,8 +15,8 @@ from dataset_builders.files import temporary_folder
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import Result
 from eval_harness.store.comparison import Side, load_side, score_differences
+from eval_harness.store.contents import StoredResult, scan_store
 from eval_harness.store.results_table import tidy_table
-from eval_harness.store.scan import StoredResult, scan_store
 from eval_harness.store.submit import Submitted, build_submission, submit_to_store
 
 Source = str | os.PathLike[str]

@@ -29,7 +29,7 @@ from huggingface_hub import HfApi, constants
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from eval_harness.store.scan import scan_store
+from eval_harness.store.contents import scan_store
 from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, run_folder

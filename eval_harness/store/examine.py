@@ -58,14 +58,14 @@ from eval_harness.records.run import RunRecord, run_problems
 from eval_harness.records.selection import describe_asked_part
 from eval_harness.store import sandbox
 from eval_harness.store.checks import baseline_mismatches, plausibility_flags, split_case_flags
-from eval_harness.store.dataset_lookup import Dataset, DatasetLookup
-from eval_harness.store.similarity import compute_digests
-from eval_harness.store.submission import (
+from eval_harness.store.contents import (
     ANSWER_CONTENT_COLUMNS,
     Submission,
     row_digest,
     submission_id,
 )
+from eval_harness.store.dataset_lookup import Dataset, DatasetLookup
+from eval_harness.store.similarity import compute_digests
 
 JUDGE_COLUMNS = ("question_id", "sample", "reply")
 """Columns of judge.parquet that make up the content of a judge's reply."""

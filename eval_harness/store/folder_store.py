@@ -2,7 +2,7 @@
 
 A submission is added atomically, and adding never changes existing files; only `curate withdraw`
 removes any. `STORE/results/<benchmark>/<model>/<run_id>/` contains the sent files, the derived
-files, and the store's own records (`acceptance.py`). `STORE/questions/<fingerprint>.parquet`
+files, and the store's own records (`contents.py`). `STORE/questions/<fingerprint>.parquet`
 contains the questions, so that results can be derived again.
 
 See also: what may be added (`submit.py`).
@@ -22,14 +22,13 @@ from dataset_builders.files import replace_file, temporary_folder
 from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE
-from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
 from eval_harness.store.checks import (
     PublishedNames,
     similar_name_flags,
     skeleton,
     unusual_score_flags,
 )
-from eval_harness.store.scan import StoredResult
+from eval_harness.store.contents import ACCEPTANCE, Acceptance, StoredResult, Submission, read_acceptance
 from eval_harness.store.similarity import (
     Digests,
     correct_shares,
@@ -37,7 +36,6 @@ from eval_harness.store.similarity import (
     load_choice_digests,
     load_text_digests,
 )
-from eval_harness.store.submission import Submission
 
 
 def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:

@@ -39,9 +39,9 @@ from eval_harness.derive.reading import complete_answers, read_responses
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import model_name_problem, normalize_name
+from eval_harness.store.contents import is_hub_store
 from eval_harness.store.ledger import Document, open_ledger, require_private_head
 from eval_harness.store.sandbox import run_in_turn, run_sandboxed
-from eval_harness.store.scan import is_hub_store
 
 HIDDEN_FORMAT = next(name for name in BENCHMARKS if eval_spec(name).hidden_split is not None)
 HIDDEN_SPLIT, HIDDEN_METRICS = (

@@ -18,13 +18,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import commit_files, hide_progress_bars, http_status, hub_errors, sign_in, with_retries
 from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE
-from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, parse_record, utc_now
+from eval_harness.store.contents import ACCEPTANCE, Acceptance, Submission, parse_record, utc_now
 
 if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
     from huggingface_hub.hf_api import RepoFile
-
-    from eval_harness.store.submission import Submission
 
 COMMIT_TRIES = 12
 """Maximum attempts for a commit to main, since others may commit to it at the same time."""

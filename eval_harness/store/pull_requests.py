@@ -37,8 +37,8 @@ from eval_harness.derive.run_files import (
 )
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
-from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, utc_now
 from eval_harness.store.checks import PublishedNames
+from eval_harness.store.contents import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, Submission, utc_now
 from eval_harness.store.dataset_lookup import find_dataset
 from eval_harness.store.examine import examine_in_sandbox
 from eval_harness.store.folder_store import duplicate_flags
@@ -52,7 +52,6 @@ from eval_harness.store.hub_store import (
 )
 from eval_harness.store.sandbox import time_limit
 from eval_harness.store.similarity import Digests
-from eval_harness.store.submission import Submission
 from eval_harness.store.withdrawing import WITHDRAWAL_PATH, withdrawal_problem
 
 if TYPE_CHECKING:

@@ -35,12 +35,11 @@ from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.derivation import compute_derivation_key
 from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
-from eval_harness.store.acceptance import read_acceptance
+from eval_harness.store.contents import is_hub_store, read_acceptance, result_paths
 from eval_harness.store.dataset_lookup import Dataset, find_dataset
 from eval_harness.store.examine import examine_in_sandbox, read_sent
 from eval_harness.store.folder_store import add_questions
 from eval_harness.store.formatting import format_score
-from eval_harness.store.scan import is_hub_store, result_paths
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from eval_harness.records.run import read_run
 from eval_harness.scores.grading import UNSETTLED_COLUMN, image_clusters
 from eval_harness.scores.intervals import clustered_interval
 from eval_harness.scores.sight import compute_sight
-from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side
+from eval_harness.store.contents import read_acceptance
 from eval_harness.store.formatting import format_image_points, interval_decimals
 
 MIRAGE_ARMS: tuple[Images, ...] = ("withheld", "blank")

@@ -51,8 +51,8 @@ from eval_harness.records.result import Benchmark, Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import select_questions
 from eval_harness.store import folder_store, hub_store
-from eval_harness.store.acceptance import Acceptance, local_account, utc_now
 from eval_harness.store.checks import PublishedNames
+from eval_harness.store.contents import Acceptance, Submission, is_hub_store, local_account, utc_now
 from eval_harness.store.dataset_lookup import (
     Dataset,
     DatasetLookup,
@@ -62,8 +62,6 @@ from eval_harness.store.dataset_lookup import (
 )
 from eval_harness.store.examine import examine, parse_run, read_sent
 from eval_harness.store.sandbox import run_sandboxed, tighten_limits
-from eval_harness.store.scan import is_hub_store
-from eval_harness.store.submission import Submission
 
 JOURNAL_NAME = "answers.jsonl"
 """The journal of a run folder; a submission has none."""

@@ -20,8 +20,8 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.derivation import compute_derivation_key
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import Result, read_result
-from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.checks import PublishedNames
+from eval_harness.store.contents import REPRODUCED_SUFFIX, Submission, read_acceptance
 from eval_harness.store.examine import examine_in_sandbox, read_sent
 from eval_harness.store.folder_store import duplicate_flags
 from eval_harness.store.hub_store import list_open_pulls
@@ -32,7 +32,6 @@ from eval_harness.store.pull_requests import (
     VerifyResult,
 )
 from eval_harness.store.rescoring import find_stored_dataset
-from eval_harness.store.submission import REPRODUCED_SUFFIX, Submission
 
 
 def verify(

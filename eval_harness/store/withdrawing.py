@@ -16,17 +16,17 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import commit_files, hide_progress_bars, http_status, hub_errors, sign_in, with_retries
-from eval_harness.store.acceptance import (
+from eval_harness.store.contents import (
     MAX_TEXT,
     WITHDRAWN,
     Acceptance,
     Withdrawal,
+    is_hub_store,
     local_account,
     parse_record,
     utc_now,
 )
 from eval_harness.store.hub_store import COMMIT_TRIES, fetch_acceptance
-from eval_harness.store.scan import is_hub_store
 
 WITHDRAWAL_PATH = re.compile(
     rf"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/{re.escape(WITHDRAWN)}", re.ASCII

@@ -23,7 +23,7 @@ from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.derive.run_files import RESULT_FILE
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.selection import Selection
-from eval_harness.store.scan import StoreReader, scan_store
+from eval_harness.store.contents import StoreReader, scan_store
 from leaderboard_space.data.cache import READING, cached, keep
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes, read_questions
 from leaderboard_space.data.ranks.sights import section_sights

@@ -19,7 +19,7 @@ from dataset_builders.files import replace_file
 from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, read_result
-from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
+from eval_harness.store.contents import ACCEPTANCE, WITHDRAWN, read_provenance
 from eval_harness.store.dataset_lookup import Dataset, find_vouched_dataset
 from eval_harness.store.examine import examine_in_sandbox
 from leaderboard_space.data.ranks.standings import prepare_result

@@ -23,9 +23,9 @@ from eval_harness.answer_files.untrusted import check_file
 from eval_harness.derive.run_files import RUN_FILE, SUBMITTED_FILES
 from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.records.result import Benchmark
+from eval_harness.store.contents import Submission
 from eval_harness.store.dataset_lookup import Dataset, check_chosen_dataset, load_split
 from eval_harness.store.sandbox import run_in_turn
-from eval_harness.store.submission import Submission
 from eval_harness.store.submit import FOLDER_FILES, JOURNAL_NAME, MAX_RESULT_BYTES, examine_answer_file, examine_folder
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board, TrustedData

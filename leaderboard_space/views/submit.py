@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score, Verdict
+from eval_harness.store.contents import Submission
 from eval_harness.store.hidden_test import HiddenScore
-from eval_harness.store.submission import Submission
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.html import count, interval, plural, prose, score_text, text
 from leaderboard_space.sentences import VERDICT_WORDS

@@ -15,9 +15,9 @@ from tests.processes import Process, free_port, start
 
 SERVE = """
 import sys
-from eval_harness.store import scan
+from eval_harness.store import contents
 from leaderboard_space.data import board
-scan.HUB_RECHECK_SECONDS = board.RESCAN_SECONDS = board.RECHECK_SECONDS = 0.5
+contents.HUB_RECHECK_SECONDS = board.RESCAN_SECONDS = board.RECHECK_SECONDS = 0.5
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.app import serve
 store, port, hidden, *data = sys.argv[1:]

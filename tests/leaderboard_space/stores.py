@@ -21,7 +21,7 @@ from eval_harness.derive.derivation import Derived, select_board_units, write_de
 from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
-from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Withdrawal
+from eval_harness.store.contents import ACCEPTANCE, WITHDRAWN, Acceptance, Withdrawal
 from tests.helpers import edit_json
 from tests.processes import made_once
 

@@ -39,7 +39,7 @@ from eval_harness.records.result import (
 )
 from eval_harness.records.run import RunRecord, RunRequest, read_run
 from eval_harness.runs.run_folder import response_to_record
-from eval_harness.store.acceptance import Acceptance, Withdrawal, parse_record
+from eval_harness.store.contents import Acceptance, Withdrawal, parse_record
 from tests.commands import medprobe
 from tests.helpers import edit_json
 

@@ -19,7 +19,7 @@ from dataset_builders.fingerprints import is_released_set
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
 from eval_harness.records.result import DERIVE_VERSION, REFERENCE_KINDS, Result
-from eval_harness.store.acceptance import Provenance
+from eval_harness.store.contents import Provenance
 
 
 @dataclass(frozen=True)

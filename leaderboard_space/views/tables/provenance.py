@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
-from eval_harness.store.acceptance import Provenance
+from eval_harness.store.contents import Provenance
 from leaderboard_space.data.model_names import entry_source
 from leaderboard_space.data.ranks.standings import method_name
 from leaderboard_space.data.store.sections import Entry, Section, judge_label, ranking_group

@@ -21,7 +21,7 @@ from curation.writing.question_writing import DRAFTS_FILE
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.hub.repository import open_repository
-from eval_harness.store.scan import scan_store
+from eval_harness.store.contents import scan_store
 from eval_harness.store.submit import add_to_store, build_submission
 from medprobe import evaluate, load_run
 from tests.curation.commands import curate

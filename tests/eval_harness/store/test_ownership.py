@@ -16,8 +16,7 @@ from eval_harness.derive.run_files import DERIVED_FILES
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.acceptance import Withdrawal, parse_record, read_provenance, utc_now
-from eval_harness.store.scan import scan_store
+from eval_harness.store.contents import Withdrawal, parse_record, read_provenance, scan_store, utc_now
 from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import accept, verify
 from eval_harness.store.withdrawing import withdraw

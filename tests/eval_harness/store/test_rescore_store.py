@@ -11,8 +11,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.run_files import DERIVED_FILES
 from eval_harness.records.result import read_result
 from eval_harness.store import rescoring
+from eval_harness.store.contents import scan_store
 from eval_harness.store.rescoring import rescore_store
-from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import update_card

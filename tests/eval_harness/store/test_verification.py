@@ -17,7 +17,7 @@ from dataset_builders.hub.publish import publish
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
-from eval_harness.store.acceptance import MAX_BYTES, Acceptance, parse_record, utc_now
+from eval_harness.store.contents import MAX_BYTES, Acceptance, parse_record, utc_now
 from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import accept, refuse, verify

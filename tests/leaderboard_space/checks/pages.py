@@ -18,7 +18,7 @@ import pandas as pd
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.comparisons import paired_test
-from eval_harness.store.submission import Submission
+from eval_harness.store.contents import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Section

@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.store.scan import scan_store
+from eval_harness.store.contents import scan_store
 from leaderboard_space.data import cache
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.sections import Section
@@ -132,7 +132,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 def api(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> HfApi:
     """Return the client of an empty store's owner; the board checks for news at every refresh."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr("eval_harness.store.scan.HUB_RECHECK_SECONDS", 0)
+    monkeypatch.setattr("eval_harness.store.contents.HUB_RECHECK_SECONDS", 0)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**REPO)
     return api

@@ -36,11 +36,10 @@ from eval_harness.records.result import DELIVERIES, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.store import checks, folder_store
 from eval_harness.store import examine as examining
-from eval_harness.store.acceptance import Acceptance, utc_now
 from eval_harness.store.checks import BASELINE_NAMES
+from eval_harness.store.contents import Acceptance, Submission, utc_now
 from eval_harness.store.dataset_lookup import Dataset, load_split
 from eval_harness.store.examine import examine
-from eval_harness.store.submission import Submission
 from eval_harness.store.withdrawing import withdraw
 from tests.eval_harness.store.honest import MODEL_NAMES
 
