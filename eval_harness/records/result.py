@@ -1,6 +1,6 @@
 """The result file (`result.json`): a run's scores with their provenance, as pydantic models.
 
-See also: valid names of models and runs (`names.py`), reading a results store (`store/contents.py`).
+See also: valid names of models and runs (`names.py`), reading a store (`store/contents.py`).
 """
 
 from __future__ import annotations
