@@ -123,7 +123,9 @@ def _answer_rows(records: Iterable[LocatedRecord], problems: ProblemList) -> Ite
         is_id = isinstance(question_id, (str, int)) and not isinstance(question_id, bool)
         numbers = {name: record.get(name) for name in ("sample", "seconds")}
         row = {"response": record["response"]} | {
-            name: value for name, value in numbers.items() if not is_missing(value)
+            name: value
+            for name, value in numbers.items()
+            if not (isinstance(value, float) and math.isnan(value))  # a missing cell of a table
         }
         finish_reason = next(
             filter(None, (normalize_finish_reason(record.get(name)) for name in FINISH_FIELDS)),
@@ -143,11 +145,6 @@ def _answer_rows(records: Iterable[LocatedRecord], problems: ProblemList) -> Ite
             status = "failed" if record["response"] is None else "answered"
         row["delivery"] = DELIVERIES[status]
         yield location, {"question_id": str(question_id).strip() if is_id else None} | row
-
-
-def is_missing(value: object) -> bool:
-    """Return True for the value that marks a missing cell in a table (NaN)."""
-    return isinstance(value, float) and math.isnan(value)
 
 
 class AnswerRow(BaseModel):

@@ -204,9 +204,14 @@ def compare_results(a: Side, b: Side, all_metrics: bool = False, causes: Sequenc
     ]
 
     lines += _score_lines(a, b, all_metrics)
+    settings = [
+        f"  {name}: {_format_setting(a_value)} | {_format_setting(b_value)}"
+        for name, a_value, b_value in differing_settings(a.result, b.result)
+    ]
     if a.has_answers and b.has_answers:
         lines += ["", "answers", *_answer_lines(a, b)]
-    return "\n".join(map(single_line, [*lines, "", "settings that differ", *_setting_lines(a.result, b.result)]))
+    lines += ["", "settings that differ", *(settings or ["  none that both state"])]
+    return "\n".join(map(single_line, lines))
 
 
 def _format_title(result: Result) -> str:
@@ -251,15 +256,6 @@ def differing_settings(a: Result, b: Result) -> list[tuple[str, Any, Any]]:
             settings.append((name, a_value, b_value))
 
     return settings
-
-
-def _setting_lines(a: Result, b: Result) -> list[str]:
-    """List the settings that differ."""
-    lines = [
-        f"  {name}: {_format_setting(a_value)} | {_format_setting(b_value)}"
-        for name, a_value, b_value in differing_settings(a, b)
-    ]
-    return lines or ["  none that both state"]
 
 
 def _format_setting(value: Any) -> str:

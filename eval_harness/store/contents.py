@@ -209,8 +209,8 @@ class Submission:
 
     @property
     def folder(self) -> str:
-        """The submission's folder in a store."""
-        return result_folder(self.result, self.run_id)
+        """The submission's folder in a store: `results/<benchmark>/<model>/<id>`."""
+        return f"results/{self.result.benchmark.name}/{model_slug(self.result.model.name)}/{self.run_id}"
 
     def readings(self) -> pd.DataFrame:
         """Return the reading of each answer (`readings.parquet`)."""
@@ -258,11 +258,6 @@ class Submission:
         if self.problems:
             count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
             raise BadInput(f"{count}{join_problems(self.problems, ' (--dry-run lists them)')}. {remedy}", source)
-
-
-def result_folder(result: Result, run_id: str) -> str:
-    """Return the folder of a result in a store: `results/<benchmark>/<model>/<id>`."""
-    return f"results/{result.benchmark.name}/{model_slug(result.model.name)}/{run_id}"
 
 
 def submission_id(run: RunRecord, digest: str) -> str:

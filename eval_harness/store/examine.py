@@ -153,8 +153,9 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
         *plausibility_flags(derived.result, questions, derived.readings),
     ]
 
+    digests = rows.digest() + (judged.digest() if judged else "")
     return Submission(
-        run_id=submission_id(run, _answers_digest(rows, judged)),
+        run_id=submission_id(run, hashlib.sha256(digests.encode()).hexdigest()),
         sent=rewritten,
         result=derived.result,
         derived=derived_files(derived),
@@ -297,11 +298,6 @@ def _judge_replies(
         replies[key] = row
 
     return pd.DataFrame(list(replies.values()), columns=list(JUDGE_COLUMNS))
-
-
-def _answers_digest(rows: _UntrustedRows, judged: _UntrustedRows | None) -> str:
-    """Return the digest of the answers and the judge's replies."""
-    return hashlib.sha256((rows.digest() + (judged.digest() if judged else "")).encode()).hexdigest()
 
 
 def _run_questions(claimed: Benchmark, question_ids: set[str], dataset: Dataset) -> pd.DataFrame:

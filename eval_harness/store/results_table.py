@@ -145,13 +145,6 @@ Spreadsheets split text at semicolons in many locales, and at tabs and line brea
 """
 
 
-def is_formula(text: str) -> bool:
-    """Return True if a spreadsheet would take a text for a formula."""
-    # Invisible characters must not hide the start of a formula.
-    visible = "".join(sign for sign in unicodedata.normalize("NFKC", text[:200]) if sign.isprintable()).lstrip()
-    return visible.startswith(FORMULA_STARTS) or text[:1] in ("\t", "\r", "\n")
-
-
 def escape_formula(value: Any) -> Any:
     """Escape the value of a cell with an apostrophe if a spreadsheet would take it for a formula.
 
@@ -162,8 +155,11 @@ def escape_formula(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
+    # Invisible characters must not hide the start of a formula.
+    visible = "".join(sign for sign in unicodedata.normalize("NFKC", value[:200]) if sign.isprintable()).lstrip()
+    is_formula = visible.startswith(FORMULA_STARTS) or value[:1] in ("\t", "\r", "\n")
     text = FORMULA_CELL_START.sub(r"\1'", value)
-    return "'" + text if is_formula(value) else text
+    return "'" + text if is_formula else text
 
 
 def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:

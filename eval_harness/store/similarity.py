@@ -90,7 +90,9 @@ def compute_digests(readings: pd.DataFrame, questions: pd.DataFrame | None = Non
             readings["response"].fillna("").astype(object).map(lambda text: NON_ALPHANUMERIC.sub("", text.casefold()))
         )
         scores = readings["scores"].map(
-            lambda row: repr(list(map(_score_or_nan, row))) if isinstance(row, list) else ""
+            lambda row: (
+                repr([math.nan if score is None else float(score) for score in row]) if isinstance(row, list) else ""
+            )
         )
         columns |= {
             "texts": _hash_values(normalized + "\0" + scores),
@@ -285,7 +287,3 @@ def _hash_choices(choices: pd.Series) -> Numbers:
 
 NO_CHOICE = _hash_choices(pd.Series([()]))[0]
 """Value of `choices` for an answer that chose no option, such as a refusal."""
-
-
-def _score_or_nan(score: float | None) -> float:
-    return math.nan if score is None else float(score)
