@@ -454,7 +454,7 @@ def unread_lines(answers: pd.DataFrame, command: str, counted: bool = True) -> l
     penalty = ", counted as wrong" if counted else ""
     lines = [f"not read: {len(rows):,} of {len(answers):,} answers ({share:.1f} %){penalty}, for instance"]
 
-    examples = rows.head(MAX_EXAMPLE_ANSWERS)
-    lines += [f"  {row.question_id} ({row.rule}): {_quote_response(row.response)}" for row in examples.itertuples()]
+    examples = rows.head(MAX_EXAMPLE_ANSWERS).to_dict("records")
+    lines += [f"  {row['question_id']} ({row['rule']}): {_quote_response(row['response'])}" for row in examples]
     was_judged = any(rows["rule"].str.startswith("judge: "))
     return lines if was_judged else [*lines, f"a judge model can read them: {command}"]
