@@ -1,4 +1,4 @@
-"""What a store contains: submissions, its own records of them, and how they are read.
+"""Define the contents of a store: submissions, its own records of them, and how they are read.
 
 A submission is its files, the scores and readings derived from them, and the problems found. A
 store adds exactly these bytes (the files as rewritten by `examine.py`, and the derived files), and
