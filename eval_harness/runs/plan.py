@@ -131,7 +131,11 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
     if config.extraction == "official":
         # Raises if the benchmark has no official reader.
         official_reader(selection.repository.family)
-    prompts = _prompts(config, selection)
+    question_types = sorted(selection.questions["question_type"].unique(), reverse=True)
+    prompts = [
+        get_prompt(selection.repository.family, config.prompt, question_type, config.method)
+        for question_type in question_types
+    ]
     if config.permute and not all(prompt.shows_options for prompt in prompts):
         raise BadInput("--permute: the prompt shows no options, so their order cannot matter. Omit it.")
     if config.method == "ff" and config.judge and not eval_spec(selection.repository.family).judged_free_form:
@@ -178,12 +182,6 @@ def comparison_arms(plan: Plan) -> list[Images]:
             f"--arms: no score of {plan.run.benchmark.name} can be compared with one without images: {reason}."
         )
     return arms
-
-
-def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
-    """Return the run's prompt templates, one per question type."""
-    kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
-    return [get_prompt(selection.repository.family, config.prompt, kind, config.method) for kind in kinds]
 
 
 def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:

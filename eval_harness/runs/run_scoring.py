@@ -10,7 +10,6 @@ scoring (`derive/`), what a judge is asked (`reader/judge.py`), which answers it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -45,30 +44,21 @@ JUDGE_REPLY_TOKENS = 1024
 """Output-token limit of the judge's reply; a reasoning judge gets more."""
 
 
-@dataclass(frozen=True)
-class RunContents:
-    """The record, questions and answers of a run folder, and the judge's replies if it has one."""
-
-    run: RunRecord
-    questions: pd.DataFrame
-    answers: pd.DataFrame
-    replies: pd.DataFrame | None
-
-    def derived(self) -> Derived:
-        """Return the readings and scores."""
-        return derive(self.run, self.answers, self.questions, self.replies)
-
-
-def load_run_contents(
+def derive_run(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
-) -> RunContents:
-    """Load a run folder, and ask its judge for the replies that are not cached in the folder.
+) -> tuple[Derived, pd.DataFrame, pd.DataFrame | None]:
+    """Read and score a run folder, without writing its files.
+
+    Its judge is asked for the replies that are not cached in the folder.
 
     Args:
         folder: the run folder.
         extraction: the reader to use instead of the run's, "ours" or "official".
         judged: False ignores the run's judge.
         judge: settings of a judge to use instead of the run's.
+
+    Returns:
+        (readings and scores, answers, the judge's replies if there is a judge).
 
     Raises:
         BadInput: not a run folder, a damaged journal, or an incomplete run.
@@ -81,7 +71,8 @@ def load_run_contents(
     method = run.method.model_copy(update={"extraction": extraction} if extraction else {})
     run = run.model_copy(update={"environment": run.environment | usage, "method": method})
     answers = answer_frame(map(answer_row, records))
-    return RunContents(run, questions, answers, _replies(run, answers, questions, folder))
+    replies = _replies(run, answers, questions, folder)
+    return derive(run, answers, questions, replies), answers, replies
 
 
 def score_run(
@@ -90,14 +81,13 @@ def score_run(
     """Score the answers of a run folder and write its files.
 
     If `judge` is given, `run.json` names it from then on. Arguments and errors are those of
-    `load_run_contents`.
+    `derive_run`.
     """
-    contents = load_run_contents(folder, extraction, judged, judge)
     # Everything is computed before the first file is replaced.
-    derived = contents.derived()
-    replace_file(folder / ANSWERS_FILE, encode_answers(contents.answers))
-    if contents.replies is not None:
-        replace_file(folder / JUDGE_FILE, encode_judge_replies(contents.replies))
+    derived, answers, replies = derive_run(folder, extraction, judged, judge)
+    replace_file(folder / ANSWERS_FILE, encode_answers(answers))
+    if replies is not None:
+        replace_file(folder / JUDGE_FILE, encode_judge_replies(replies))
     if judge:
         write_run(folder, with_judge(read_run(folder), judge), None)
     write_derived(folder, derived)
@@ -114,7 +104,7 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
         send_to_provider: allow sending a custom set's answers to another machine.
 
     Raises:
-        BadInput: see `load_run_contents`; also an unreachable server, or a custom set that would be
+        BadInput: see `derive_run`; also an unreachable server, or a custom set that would be
             sent to another machine without `send_to_provider`.
     """
     run = read_run(folder)

@@ -26,7 +26,7 @@ from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
 from eval_harness.records.run import read_run
 from eval_harness.runs.run_folder import read_run_questions
-from eval_harness.runs.run_scoring import load_run_contents
+from eval_harness.runs.run_scoring import derive_run
 from eval_harness.scores.calibration import Calibration, compute_calibration
 from eval_harness.scores.grading import NONRESPONSE_STATUSES, grade
 
@@ -87,7 +87,7 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
 
 def _score_run(folder: Path) -> tuple[Result, pd.DataFrame]:
     """Score a run folder; return its result and the reading of each answer."""
-    derived = load_run_contents(folder).derived()
+    derived, _, _ = derive_run(folder)
     return derived.result, derived.readings
 
 

@@ -60,11 +60,11 @@ DEFAULT_WAIT_S = 600.0
 REPORT_INTERVAL_S = 10.0
 """Seconds without an answer before a line is printed about it."""
 
+DRAIN_TIMEOUT_S = 5.0
+"""Seconds to wait for replies in flight when a run ends in an error: they are paid for already."""
 
 QueuedRequest = tuple[Request, Messages | Exception]
 """A request with its messages, or with the exception that kept its image from being shown."""
-DRAIN_TIMEOUT_S = 5.0
-"""Seconds to wait for replies in flight when a run ends in an error: they are paid for already."""
 AWAITING_REPLY = "its reply is awaited"
 DROPS_IMAGES = (
     "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"

@@ -261,7 +261,10 @@ class TransformersVLM(Backend):
     def _answer(self, prepared: PreparedBatch) -> list[Response]:
         # All requests of a batch have the same limit and temperature.
         template_request = prepared.requests[0]
-        limit = self._limit(template_request)
+        model_limit = self.network.model.generation_config.max_new_tokens
+        limit, deviation = output_limit(template_request, model_limit, self._settings)
+        if deviation:
+            self.deviate(deviation)
         seeds = [sampling_seed(request) for request in prepared.requests]
         budget = self.processing.budget
         processors = [ReasoningBudget(*budget, self.processing.opened, len(seeds))] if budget else []
@@ -306,12 +309,6 @@ class TransformersVLM(Backend):
             tokens = [[self.processing.continuation_ids(text) for text in request.candidates] for request in requests]
             scores = self.network.candidate_scores(prepared, tokens, requests[0].scoring == "sequence_official")
         return [response_from_scores(request, row) for request, row in zip(requests, scores, strict=True)]
-
-    def _limit(self, request: Request) -> int:
-        limit, deviation = output_limit(request, self.network.model.generation_config.max_new_tokens, self._settings)
-        if deviation:
-            self.deviate(deviation)
-        return limit
 
     def _memory_share(self) -> float:
         """Return the peak share of a GPU's memory used since the last call; 0 on the CPU."""

@@ -73,13 +73,12 @@ def calm(workdir):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", few([1, 2, 3]))
-def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir, calm, kills):
-    total, run, chance = len(answers(calm)), workdir / f"killed-{kills}", random.Random(kills)
+def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir, calm):
+    total, run, chance = len(answers(calm)), workdir / "killed", random.Random(2)
     arguments, earlier_answers = (*LOCAL, "--out", run.name), []
-    for _ in range(kills):
+    for _ in range(2):
         # Kill at a random answer, but early enough that some are left.
-        current_answers = killed(arguments, workdir, run, chance.randrange(1, total // kills))
+        current_answers = killed(arguments, workdir, run, chance.randrange(1, total // 2))
         assert current_answers[: len(earlier_answers)] == earlier_answers, "what was journaled stays as it was"
         earlier_answers = current_answers
     assert 0 < len(earlier_answers) < total
