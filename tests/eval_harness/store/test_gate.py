@@ -40,7 +40,7 @@ from tests.eval_harness.store.submitting import (
     status,
     submission_files,
 )
-from tests.eval_harness.store.untrusted import altered
+from tests.eval_harness.store.untrusted import hostile
 from tests.helpers import edit_json, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.sampling import few
@@ -62,7 +62,7 @@ def surviving_files(sent, dataset, seeds: range) -> list[bytes]:
     A file that kills its reading process is refused; the others are read again without it.
     """
     try:
-        return sandbox.run_sandboxed(Limits(1, 1, 1, 60), altered.accept_mutations, sent, dataset, seeds)
+        return sandbox.run_sandboxed(Limits(1, 1, 1, 60), hostile.accept_mutations, sent, dataset, seeds)
     except LimitExceeded:
         middle = len(seeds) // 2
         return [
@@ -130,7 +130,7 @@ def test_hostile_pull_requests_do_not_block_honest_ones(owner, run, data, honest
     rng, api = random.Random(seed), HfApi(endpoint=owner.endpoint, token=READER)
     for number in range(8):
         folder = Path(shutil.copytree(data, tmp_path / f"altered-{number}"))
-        altered.alter_dataset(folder, rng)
+        hostile.alter_dataset(folder, rng)
         repo = f"reader/altered-{number}"
         api.create_repo(repo, repo_type="dataset")
         api.upload_folder(folder_path=folder, repo_id=repo, repo_type="dataset")
@@ -146,7 +146,7 @@ def test_hostile_pull_requests_do_not_block_honest_ones(owner, run, data, honest
         "repo": OURS,
         "revision": owner.repo_info(OURS, repo_type="dataset").sha,
     }
-    documents = [altered.alter_value(document, rng) for _ in range(8)]
+    documents = [hostile.alter_value(document, rng) for _ in range(8)]
     for repo in ("medvqa/..", "x/a--b", "x/" + "a" * 97, "x", "\x00/y"):
         documents.append(document | {"benchmark": document["benchmark"] | {"repo": repo}})
     for altered_run in documents:
