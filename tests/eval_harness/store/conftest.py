@@ -1,11 +1,10 @@
-"""Fixtures: a read-only phantom dataset and run, the owner of an empty store on the loopback Hub,
-and submissions read without a child process where that is not what is tested.
+"""Fixtures: a read-only phantom dataset and run, and the owner of an empty store on the loopback
+Hub.
 """
 
 import pytest
 from huggingface_hub import HfApi
 
-from eval_harness.store import sandbox
 from tests.eval_harness.store.submitting import make_phantom, run_folder
 from tests.localhub.accounts import CURATOR, READER
 
@@ -18,15 +17,6 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="session")
 def run(data, tmp_path_factory):
     return run_folder(data, tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(request, monkeypatch):
-    """Read submissions in this process, as a child takes seconds to start. The child is tested with
-    hostile submissions.
-    """
-    if "untrusted" not in request.path.parts and request.path.name != "test_gate.py":
-        monkeypatch.setattr(sandbox, "CAN_PASS_PIPES", False)
 
 
 @pytest.fixture
