@@ -240,8 +240,8 @@ def _by_option_or_letter(readings: pd.DataFrame, counts: Mapping[str, int]) -> d
         # A model that follows the letter picks another option in every rotation.
         n_same_option += rows["choice"].map(tuple).nunique() == 1
         n_same_letter += rows["letters"].map(tuple).nunique() == 1
-    same = {"same_option": n_same_option, "same_letter": n_same_letter}
-    percentages = {name: 100 * count / n_questions if n_questions else None for name, count in same.items()}
+    counts_by_kind = {"same_option": n_same_option, "same_letter": n_same_letter}
+    percentages = {name: 100 * count / n_questions if n_questions else None for name, count in counts_by_kind.items()}
     return {**percentages, "questions": n_questions}
 
 

@@ -205,7 +205,9 @@ def _read_by_judge(
         if reply is not None:
             judged[query.row] = query.parse(reply)
     by_rules = zip(readings["choice"], readings["status"], readings["rule"], strict=True)
-    final = [judged.get(row) or Reading(tuple(choice), *rest) for row, (choice, *rest) in enumerate(by_rules)]
+    final = [
+        judged.get(row) or Reading(tuple(choice), status, rule) for row, (choice, status, rule) in enumerate(by_rules)
+    ]
     report = (run.method.judge or {}) | {
         "asked": len(queries),
         "share": round(100 * len(queries) / len(readings), 4) if len(readings) else 0.0,
@@ -258,9 +260,9 @@ def read_responses(
     readings: list[Reading] = []
     # A column that is not there is read as missing values.
     columns = ["question_id", "sample", "response", "status", "scores", "finish_reason"]
-    asked = answers.reindex(columns=columns).astype({"question_id": str})
+    table = answers.reindex(columns=columns).astype({"question_id": str})
     # Lists, because iterating over pandas' strings is several times slower.
-    rows = zip(*(asked[name].tolist() for name in columns), strict=True)
+    rows = zip(*(table[name].tolist() for name in columns), strict=True)
     for question_id, sample, response, status, option_scores, finish_reason in rows:
         if question_id not in question_of:
             raise BadInput(

@@ -377,26 +377,22 @@ def test_every_metric_has_a_label_and_description() -> None:
         assert not table.duplicated(["metric", "unit"]).any()
 
 
-@pytest.mark.parametrize(
-    ("words", "given"),
-    [
-        ("not a question of this benchmark", answers({"fake-99": [1]})),
-        ("twice", pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})])),
-        ("'fake-0' has no sample number", answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1])),
-        ("status 'perhaps' of 'fake-0' is unknown", answers({"fake-0": [1]}).assign(status="perhaps")),
-        ("choice for 'fake-0' is not one of its options", answers({"fake-0": [99]})),
-    ],
-)
-def test_mismatched_answers_are_refused_in_one_line(words: str, given: pd.DataFrame) -> None:
+ANSWER = answers({"fake-0": [1]})
+MISMATCHES = {
+    "not a question of this benchmark": lambda: ("halt-medvqa", halt(), answers({"fake-99": [1]})),
+    "twice": lambda: ("halt-medvqa", halt(), pd.concat([ANSWER, ANSWER])),
+    "'fake-0' has no sample number": lambda: ("halt-medvqa", halt(), ANSWER.assign(sample=np.nan)),
+    "status 'perhaps' of 'fake-0' is unknown": lambda: ("halt-medvqa", halt(), ANSWER.assign(status="perhaps")),
+    "choice for 'fake-0' is not one of its options": lambda: ("halt-medvqa", halt(), answers({"fake-0": [99]})),
+    "format": lambda: ("other", halt(), ANSWER),
+    "scenario": lambda: ("halt-medvqa", halt().drop(columns="scenario"), ANSWER),
+}
+
+
+@pytest.mark.parametrize("words", MISMATCHES)
+def test_mismatched_answers_are_refused_in_one_line(words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        compute_scores("halt-medvqa", halt(), given)
-
-
-def test_unknown_format_and_missing_column_are_refused() -> None:
-    with pytest.raises(BadInput, match="format"):
-        compute_scores("other", halt(), answers({"fake-0": [1]}))
-    with pytest.raises(BadInput, match="scenario"):
-        compute_scores("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
+        compute_scores(*MISMATCHES[words]())
 
 
 def test_abstentions_are_left_out_of_answered_accuracy() -> None:
