@@ -230,7 +230,8 @@ def read_responses(
     Args:
         answers: Columns `question_id, response, status` (the request status). Optional: `scores`
             (one number per option; the highest is chosen) and `finish_reason` (`length`: only an
-            explicit answer is read, else the response is `truncated`).
+            explicit answer is read, else the response is `truncated`); with `permuted` also
+            `sample`.
         questions: Columns `question_id, options, question_type`.
         family: Benchmark whose question format the questions have.
         extraction: `ours` or `official` (the paper's own reader).

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -67,7 +67,7 @@ class RowGroups(NamedTuple):
 
     def reduce(self, function: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
         """Combine the values of each unit's questions, (Q, ...) -> (U, ...)."""
-        return cast(NDArray[Any], function.reduceat(values[self.order], self.starts, axis=0))
+        return function.reduceat(values[self.order], self.starts, axis=0)
 
 
 @dataclass(frozen=True)
