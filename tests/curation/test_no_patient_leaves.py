@@ -26,11 +26,12 @@ from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
 from curation.images.burned_in_text import read_boxes
-from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
+from curation.review.review import ReviewLog
 from medprobe import command_line
 from tests.commands import medprobe
+from tests.curation.commands import score_pair
 from tests.curation.exam.studies import Studies
-from tests.curation.model_server import model_server
+from tests.curation.model_server import model_server, stand_in_answer
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR
 from tests.planting import KINDS, dicom_file, found_below, found_in, image_file, planted
@@ -167,18 +168,6 @@ def write_studies(folder, people):
         data.save_as(path)
 
 
-def answer(prompt, times_asked):
-    if isinstance(prompt, list):  # a question with its image
-        return "A"
-    replies = {
-        "JSON object": '{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "bright spot"}]}',
-        "Categories:": "Pulmonary",
-        "I am analyzing": "Side and size",
-        "": "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2",
-    }
-    return next(reply for words, reply in replies.items() if words in prompt)
-
-
 def deidentify(ward, served):
     clean = ward.folder / "clean"
     ward.run("curate deidentify raw --out clean --table given/notes.csv --name-column patient_name")
@@ -236,13 +225,8 @@ def mine(ward, served, models):
     served(lambda client: [client.get(path).content for path in ("/", "/item", *pictures)])
     ward.run("curate review questions --images raw --port 0")
     for at, pair in enumerate(log.pairs):
-        for name, value in (
-            (SCORE_FIELDS[0], 9),
-            # The low score rejects the first pair.
-            (SCORE_FIELDS[1], 9 if at else 4),
-            *((check, "yes") for check in CHECK_FIELDS),
-        ):
-            log.change("Ada", pair, name, value)
+        # The low score rejects the first pair.
+        score_pair(log, "Ada", pair, 9, 9 if at else 4)
     ward.run(
         "curate export pairs-set --questions questions --images raw --pairs pairs --table given/images.csv --no-text-search"
     )
@@ -352,7 +336,7 @@ def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypat
     def served(visit):
         monkeypatch.setattr("uvicorn.run", lambda app, **_: ward.outputs.extend(visit(TestClient(app))))
 
-    with model_server(answer) as (ward.address, log):
+    with model_server(stand_in_answer) as (ward.address, log):
         deidentify(ward, served)
         mine(ward, served, models)
         make_sets(ward, served)

@@ -16,7 +16,7 @@ from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from dataset_builders.hub.repository import open_repository
 from leaderboard_space.data.board import Board
 from tests.commands import medprobe
-from tests.curation.model_server import model_server
+from tests.curation.model_server import model_server, stand_in_answer
 
 TOUR = (Path(__file__).resolve().parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
 TOUR_COMMANDS = [line for block in re.findall(r"(?ms)^```bash\n(.*?)^```", TOUR) for line in block.splitlines()]
@@ -44,14 +44,6 @@ def draw_images(folder):
         csv.writer(file).writerows(rows)
 
 
-def answer(prompt, times_asked):
-    if not isinstance(prompt, str):  # a question with its image
-        return "A"
-    if "Categories:" in prompt:
-        return "Pulmonary"
-    return "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2"
-
-
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeypatch):
@@ -73,7 +65,7 @@ def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeyp
 
     monkeypatch.setattr("uvicorn.run", review)
     monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
-    with model_server(answer) as (address, _):
+    with model_server(stand_in_answer) as (address, _):
         # The tour's models are too large for a test; its other words are run as they are.
         stand_ins = {
             "--encoder biomedclip": f"--encoder open_clip:local-dir:{models / 'biomedclip'}",

@@ -15,7 +15,7 @@ from curation.custom_sets.hallucination import NONE_OPTION, UNKNOWN_OPTION
 from curation.custom_sets.probing import text_only_accuracy
 from curation.gmai import pipeline
 from curation.gmai.items import keyed_patient_id
-from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
+from curation.review.review import ReviewLog
 from curation.withdraw import group_ids, withdraw_group
 from curation.writing.question_writing import DRAFTS_FILE
 from dataset_builders.build import build
@@ -24,7 +24,7 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.store.contents import scan_store
 from eval_harness.store.submit import add_to_store, build_submission
 from medprobe import evaluate, load_run
-from tests.curation.commands import curate
+from tests.curation.commands import curate, score_pair
 from tests.curation.gmai.phantoms import write_all
 from tests.helpers import refused, write_lines
 
@@ -45,12 +45,7 @@ def write_reviewed_pairs(names, questions):
     pd.DataFrame(drafts).to_parquet(questions / DRAFTS_FILE)
     log = ReviewLog(questions)
     for k, pair in enumerate(log.pairs):
-        for field, value in (
-            (SCORE_FIELDS[0], 9),
-            (SCORE_FIELDS[1], 9 if k % 3 else 4),
-            *((check, "yes") for check in CHECK_FIELDS),
-        ):
-            log.change("Ada", pair, field, value)
+        score_pair(log, "Ada", pair, 9, 9 if k % 3 else 4)
 
 
 @pytest.fixture(params=["probmed", "halt-medvqa", "mediconfusion"])

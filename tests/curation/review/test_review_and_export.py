@@ -33,7 +33,7 @@ from dataset_builders.phantom_sources import write_sources
 from eval_harness.records.request import Response
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from tests.curation.commands import curate
+from tests.curation.commands import curate, score_pair
 from tests.curation.model_server import model_server
 from tests.helpers import refused
 from tests.sampling import few
@@ -75,13 +75,6 @@ def keyed_pairs(log, out):
         key: load_pseudonyms(out).id_for("p", f"{draft['image_1']}\0{draft['image_2']}")
         for key, draft in drafts.items()
     }
-
-
-def score_pair(log, reviewer, pair, score_1, score_2):
-    log.change(reviewer, pair, "score_1", score_1)
-    log.change(reviewer, pair, "score_2", score_2)
-    for check in CHECK_FIELDS:
-        log.change(reviewer, pair, check, "yes")
 
 
 def expected_decision(reviews):
