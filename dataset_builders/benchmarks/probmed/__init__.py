@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType, SourceContent
 
+PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
+"""Section 3 of the paper."""
+
 
 def _has_paper_counts(content: SourceContent) -> bool:
-    """Check for the 6,303 images and 57,132 questions that the paper states (section 3)."""
     images = {image.image_id for case in content.all_cases() for image in case.images}
-    return (len(images), content.sizes()) == (6303, {"test": 57132})
+    return (len(images), content.sizes()) == (PAPER_IMAGES, {"test": PAPER_QUESTIONS})
 
 
 SPEC = DatasetSpec(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dataset_builders.benchmarks.probmed import PAPER_IMAGES, PAPER_QUESTIONS
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.images.lookup import ImageFolders, SourceImages, read_image_records
 from dataset_builders.schema import (
@@ -23,7 +24,6 @@ from dataset_builders.schema import (
 )
 from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_json_records
 
-PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 PAPER_IMAGE_TYPES: dict[str, tuple[int, int, int]] = {
     "abdomen_mri": (84, 757, 375),
     "brain_mri": (566, 5046, 2509),
