@@ -211,15 +211,25 @@ def stored_bytes(folder, config):
     return sum(path.stat().st_size for path in (folder / config).glob("*.parquet"))
 
 
-@pytest.mark.parametrize("family", BENCHMARKS)
-def test_shared_image_is_stored_once(family, phantoms):
-    folder = phantoms / family
-    distinct = sum(image["bytes"] for image in open_repository(folder).manifest["images"].values())
-    texts = stored_bytes(folder, "questions_text")
-    for config in (path.name for path in folder.iterdir() if path.is_dir() and path.name != "lexical_tree"):
-        # The Hub's tasks store images as text, a third longer.
-        share = 4 / 3 if config.startswith("inspect") else 1
-        assert stored_bytes(folder, config) <= 1.05 * (share * distinct + texts), config
+def test_shared_image_is_stored_once(tmp_path):
+    """Nine questions share each image."""
+    rng = random.Random(0)
+    cases = []
+    for number in range(60):
+        data = encode_png(Image.frombytes("L", (200, 100), rng.randbytes(20_000)))
+        image = CaseImage(f"i{number}", lambda data=data: data, len(data), f"{number}.png")
+        names = [f"q{number}-{n}" for n in range(9)]
+        questions = [Question(name, f"c{number}", image.image_id, "Is it?", ("yes", "no"), (0,)) for name in names]
+        cases.append(Case(f"c{number}", (image,), tuple(questions)))
+
+    description = Description("own", "mediconfusion", "custom", None, text_only=False, has_tasks=True)
+    write_repository(tmp_path, description, SourceContent({"test": cases}))
+    distinct, texts = 60 * 20_000, stored_bytes(tmp_path, "questions_text")
+    assert stored_bytes(tmp_path, "questions") <= 1.05 * (distinct + texts)
+    assert stored_bytes(tmp_path, "cases") <= 1.05 * (distinct + texts)
+
+    # The Hub's tasks store images as text, a third longer.
+    assert distinct < stored_bytes(tmp_path, "inspect") <= 1.05 * (distinct * 4 / 3 + texts)
 
 
 def test_cases_sharing_an_image_are_grouped(phantoms, tmp_path, monkeypatch):
