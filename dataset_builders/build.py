@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from dataset_builders.benchmark_names import ANY_SET, resolve_name
 from dataset_builders.benchmarks import (
@@ -197,7 +196,9 @@ def _complete_custom_set(content: SourceContent, folder: Path, target: Path, *, 
         for count in content.counts
         if count.count or count.paper is None
     ]
-    manifest = read_source_manifest(folder)
+    # `medprobe curate` writes a manifest beside its sets.
+    document = read_json(folder / MANIFEST_FILE) if (folder / MANIFEST_FILE).is_file() else None
+    manifest = document if isinstance(document, dict) else {}
     validated, notes = manifest.get("validated"), manifest.get("notes")
     content.patients = (content.patients or {}) | read_about(folder, manifest)
     content.validated = validated if isinstance(validated, bool) else None
@@ -283,20 +284,6 @@ def _check_file_names(content: SourceContent) -> None:
     )
 
 
-def read_source_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest.json of a source that `medprobe curate` wrote.
-
-    Args:
-        folder: the source.
-
-    Returns:
-        The manifest; empty for any other source.
-    """
-    file = folder / MANIFEST_FILE
-    manifest = read_json(file) if file.is_file() else None
-    return manifest if isinstance(manifest, dict) else {}
-
-
 def _mark_phantom(case: Case) -> Case:
     """Set licence and source of a case's images to those of drawn phantoms."""
     images = (replace(image, license="CC0-1.0", source="drawn by medprobe") for image in case.images)
@@ -305,11 +292,8 @@ def _mark_phantom(case: Case) -> Case:
 
 def find_missing_images(content: SourceContent) -> dict[str, str]:
     """Return image id -> name of all images that were not found, in the order of the cases."""
-    missing: dict[str, str] = {}
-    for image in (image for case in content.all_cases(include_extra=True) for image in case.images):
-        if image.read is None:
-            missing.setdefault(image.image_id, image.name or image.image_id)
-    return missing
+    images = (image for case in content.all_cases(include_extra=True) for image in case.images)
+    return {image.image_id: image.name or image.image_id for image in images if image.read is None}
 
 
 def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missing: bool) -> str | None:
