@@ -33,7 +33,13 @@ from curation.mediconfusion_export import category_counts
 from curation.writing.question_writing import REVIEWS_FILE
 from dataset_builders.benchmarks.halt_medvqa.reader import SCENARIO_FILES
 from dataset_builders.build import replace_folder
-from dataset_builders.contents.pseudonyms import KEYED_IDS, key_path, load_pseudonyms, record_withdrawn_ids
+from dataset_builders.contents.pseudonyms import (
+    KEYED_IDS,
+    key_path,
+    load_pseudonyms,
+    normalize_group_name,
+    record_withdrawn_ids,
+)
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.journal import read_journal
@@ -70,8 +76,12 @@ def keyed_group_ids(folder: Path, group: str) -> set[str]:
         One id; for a folder of `curate gmai`, one per registry that lists the patient.
 
     Raises:
-        BadInput: there is no key next to the folder.
+        BadInput: the name is empty, or there is no key next to the folder.
     """
+    # Images without a group have the id "": an empty name, such as an unset variable of a shell,
+    # must not stand for all of them.
+    if not normalize_group_name(group):
+        raise BadInput(f"{folder}: the name of the group is empty. Give it as in the original table.")
     keyed = _keyed_folder(folder)
     if not key_path(keyed).is_file():
         raise BadInput(

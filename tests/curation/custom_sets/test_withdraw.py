@@ -133,6 +133,8 @@ def test_withdrawing_removes_one_patient_and_changes_no_other(custom_set, tmp_pa
         assert manifest["text_only_majority"] == text_only_accuracy(rows)
     # Withdrawing twice is an error: the patient is already gone.
     assert "no image belongs to that group" in refused(curate, "withdraw", out, "--group", "Patient 3")
+    # As from an unset variable of a shell: not the images without a group.
+    assert "the name of the group is empty" in refused(curate, "withdraw", out, "--group", " ")
 
 
 def loaded_groups(dataset):
