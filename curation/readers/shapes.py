@@ -42,7 +42,7 @@ from curation.readers.pictures import (
     unusable_targets,
 )
 from curation.readers.pixels import Skipped, error_cause, skip_on_error
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_validation_error
 from dataset_builders.images.lookup import IMAGE_SUFFIXES
 from dataset_builders.source_files import read_json, read_text, read_yaml
 
@@ -99,11 +99,8 @@ def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotatio
     try:
         document = CocoFile.model_validate(read_json(file))
     except ValidationError as error:
-        first_error = error.errors()[0]
-        error_location = ".".join(map(str, first_error["loc"]))
-        raise BadInput(
-            f"dataset {dataset.name}: {file} is not a COCO JSON ({error_location}: {first_error['msg']})."
-        ) from None
+        problem = first_validation_error(error)
+        raise BadInput(f"dataset {dataset.name}: {file} is not a COCO JSON ({problem}).") from None
 
     categories = [(category.id, category.name) for category in document.categories]
     names, _ = read_class_names(

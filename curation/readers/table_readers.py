@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 from curation.images.image_table import cell_text, image_text, read_dataframe, require_columns
 from curation.readers.consistency import parse_box
@@ -46,12 +47,12 @@ def _class_targets(labels: list[str], shape: tuple[int, int]) -> list[PictureLab
 def read_table_rows(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Read a table whose rows have labels or a box; rows of the same image are combined."""
     sides = dataset.columns.box or ()
-    for name, rows in group_rows_by_image(dataset, [dataset.columns.label, *sides]).items():
+    for name, rows in group_rows_by_image(dataset, files.annotation_root, [dataset.columns.label, *sides]).items():
         labels = list(
             dict.fromkeys(label for row in rows for label in split_labels(row[dataset.columns.label], dataset))
         )
         targets = partial(_box_targets, rows, dataset) if sides else partial(_class_targets, labels)
-        yield _annotation_of_rows(rows, dataset, name, targets)
+        yield _annotation_of_rows(rows, dataset, files.annotation_root, name, targets)
 
 
 def _box_targets(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> list[PictureLabel]:
@@ -70,7 +71,7 @@ def read_label_columns(dataset: SourceDataset, files: DatasetFiles) -> Iterator[
     labels = dataset.columns.labels
     unsure = UNSURE_CELLS - {""} if dataset.exhaustive else UNSURE_CELLS
 
-    for name, rows in group_rows_by_image(dataset, list(labels)).items():
+    for name, rows in group_rows_by_image(dataset, files.annotation_root, list(labels)).items():
         cells = {label: rows[0][label].casefold() for label in labels}
         present_labels = [
             label for label, cell in cells.items() if cell in PRESENT_CELLS and label not in dataset.nothing
@@ -86,7 +87,7 @@ def read_label_columns(dataset: SourceDataset, files: DatasetFiles) -> Iterator[
             targets = unusable_targets("has several rows")
 
         uncertain = frozenset(label for label, cell in cells.items() if cell in unsure)
-        yield _annotation_of_rows(rows, dataset, name, targets, uncertain)
+        yield _annotation_of_rows(rows, dataset, files.annotation_root, name, targets, uncertain)
 
 
 def split_labels(cell: str, dataset: SourceDataset) -> list[str]:
@@ -95,11 +96,12 @@ def split_labels(cell: str, dataset: SourceDataset) -> list[str]:
     return [label for label in dict.fromkeys(parts) if label and label not in dataset.nothing]
 
 
-def group_rows_by_image(dataset: SourceDataset, label_columns: list[str]) -> dict[str, Rows]:
+def group_rows_by_image(dataset: SourceDataset, table: Path, label_columns: list[str]) -> dict[str, Rows]:
     """Group the rows of a dataset's table by the image that they name.
 
     Args:
         dataset: a dataset whose annotations are a table.
+        table: the table.
         label_columns: required columns, in addition to those of the image and the patient.
 
     Returns:
@@ -108,19 +110,12 @@ def group_rows_by_image(dataset: SourceDataset, label_columns: list[str]) -> dic
     Raises:
         BadInput: a column is missing.
     """
-    assert dataset.annotations is not None
-
     columns = dataset.columns
-    frame = read_dataframe(dataset.annotations)
+    frame = read_dataframe(table)
     fact_columns = [column for name in PATIENT_FIELDS if (column := getattr(columns, name)) is not None]
     label_columns = list(dict.fromkeys((columns.image, *label_columns, *fact_columns)))
 
-    require_columns(
-        frame,
-        f"dataset {dataset.name}: {dataset.annotations}",
-        label_columns,
-        "Name it below `columns`.",
-    )
+    require_columns(frame, f"dataset {dataset.name}: {table}", label_columns, "Name it below `columns`.")
 
     rows: dict[str, Rows] = defaultdict(list)
     for row in frame[label_columns].to_dict("records"):
@@ -133,6 +128,7 @@ def group_rows_by_image(dataset: SourceDataset, label_columns: list[str]) -> dic
 def _annotation_of_rows(
     rows: Rows,
     dataset: SourceDataset,
+    table: Path,
     name: str,
     targets: Targets,
     unsure: frozenset[str] = frozenset(),
@@ -141,7 +137,6 @@ def _annotation_of_rows(
 
     Contradictory rows may belong to different images of the same name, so they are refused.
     """
-    assert dataset.annotations is not None
     facts: dict[str, str | None] = {}
     for field in PATIENT_FIELDS:
         if (column := getattr(dataset.columns, field)) is not None:
@@ -149,4 +144,4 @@ def _annotation_of_rows(
             facts[field] = next(iter(values), None)
             if len(values) > 1:
                 targets = unusable_targets(f"its rows differ in {field}: name images by their path")
-    return Annotation(name, (dataset.annotations,), targets, facts, unsure)
+    return Annotation(name, (table,), targets, facts, unsure)
