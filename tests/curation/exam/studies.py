@@ -201,7 +201,7 @@ WRONG_SLICES = (
     _set(ImageOrientationPatient=[1, 0, 0, 0.5, 0.8, 0]),
     _set_one(ImageOrientationPatient=[0, 0, 1, 0, 1, 0]),
     _set(PatientOrientation=["F", "F"]),
-    _set(SOPClassUID=SOP_CLASSES["DX"]),
+    _set_one(SOPClassUID=SOP_CLASSES["DX"]),
     _set(SeriesDescription="MRI ANKLE", BodyPartExamined="CHEST"),
     _set(BodyPartExamined="ABDOMEN", Laterality="L", ProtocolName="LEFT"),
     _set_one(PatientPosition="FFS"),

@@ -75,6 +75,9 @@ def test_patients_come_from_patterns_tables_and_headers(all_sources):
     assert chest[3].facts == {"patient": "p1", "age": "33", "sex": "M"}
     ct, _ = read_source(all_sources, "dicom-ct")
     assert {p.facts["patient"] for p in ct} == {"MRN0", "MRN1", "MRN2"}
+    # A pattern takes precedence over the header.
+    by_pattern, _ = load_pictures(all_sources.datasets[-1].model_copy(update={"patient": r"(case\d)/"}))
+    assert {p.facts["patient"] for p in by_pattern} == {"case0", "case1", "case2"}
     # Names, dates and other attributes of the header are not used.
     assert ct[0].facts.keys() == {"patient", "study", "age", "sex", "modality"}
     assert (ct[0].facts["modality"], ct[0].facts["age"], ct[0].facts["sex"]) == ("CT", "061Y", "F")
