@@ -1,21 +1,24 @@
 """Test sets other than the benchmarks, from the source to the board: build, run with its arms,
-sight, store, and a page with the set's own facets as filters.
+sight, store, and a page with the set's own facets as filters; also recorded answers of real models.
 """
 
 import base64
 import csv
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom
+from eval_harness.benchmarks.gmai_mmbench import read_official
 from leaderboard_space.data.board import Board
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
-from medprobe import load_run
+from medprobe import evaluate, load_run
 from tests.commands import medprobe
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR
 
 ORGANS = ("brain", "chest", "abdomen", "spine")
@@ -105,3 +108,39 @@ def test_a_published_set_is_evaluated_by_its_name(workdir, local_hub, monkeypatc
         load_run(workdir / "runs/hub").result.benchmark.fingerprint
         == open_repository(workdir / "data" / "own").manifest["splits"]["test"]["fingerprint"]
     )
+
+
+@pytest.mark.sources
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", ["huatuogpt-vision-7b", "qwen-vl-7b-chat"])
+def test_answers_of_real_models_to_a_set_that_is_read_from_their_result_file(sources, tmp_path, model):
+    """VLMEvalKit's verdict (`hit`) on an answer differs from ours only where its rule reads another
+    option than our reader: 0 wrong keys. (Their verdicts on the other models' answers:
+    `eval_harness/scores/test_scores_official.py`.)
+    """
+    files = sorted(sources.glob(f"later_answers/gmai_vlmevalkit/{model}/*_result.xlsx"))
+    if not files:
+        pytest.skip("the recorded answers are not here")
+    table = pd.read_excel(files[0], keep_default_na=False, dtype=str).set_index("index", drop=False)
+    table.drop(columns=["prediction", "hit"]).to_csv(tmp_path / "set.tsv", sep="\t", index=False)
+    fields = (
+        "id=index,case=index,facets=task=clinical vqa task;department;granularity=perceptual granularity;modality;"
+        "keyword=category;original task"
+    )
+    report = build(
+        "vqa", name="real", source=tmp_path / "set.tsv", fields=fields, text_only=True, out=tmp_path / "real"
+    )
+    answers = [{"question_id": name, "response": text} for name, text in table["prediction"].items()]
+    recorded = write_lines(tmp_path / "answers.jsonl", answers)
+    run = evaluate("real", f"recorded:{recorded}", data=str(report.folder), out=tmp_path / "run")
+    facets = {"task", "department", "granularity", "modality", "keyword", "original_task"}
+    assert facets == set(run.result.breakdown)
+    ours = run.answers.set_index("question_id").loc[table.index]
+    n_differing = 0
+    for (name, row), choice, is_right in zip(table.iterrows(), ours["choice"], ours["correct"], strict=True):
+        if bool(int(float(row["hit"]))) != bool(is_right):
+            n_differing += 1
+            options = [row[letter] for letter in "ABCDE" if row[letter]]
+            official = read_official(row["prediction"], options, "single")
+            assert "".join("ABCDE"[at] for at in official.choice) != (choice or ""), name
+    assert n_differing < len(table) / 8
