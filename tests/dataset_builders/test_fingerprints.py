@@ -5,7 +5,7 @@ import random
 import pandas as pd
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS
 from dataset_builders.build import build
 from dataset_builders.fingerprints import (
     FACET_COLUMNS,
@@ -13,6 +13,7 @@ from dataset_builders.fingerprints import (
     SCORED_COLUMNS,
     digest_facets,
     fingerprint_questions,
+    is_released_set,
 )
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.scoring import compute_scores
@@ -88,3 +89,12 @@ def test_uncovered_columns_do_not_change_scores(repository):
     for name in {*FACET_COLUMNS} & {*questions.columns} - {*SCORED_COLUMNS, "categories"}:
         edited = questions.assign(**{name: "one label"})
         assert compute_scores(repository.family, edited, answers).scores == original.scores, name
+
+
+@pytest.mark.sources
+@pytest.mark.parametrize(("family", "folder"), [("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")])
+def test_released_sets_have_the_stored_fingerprints(family, folder, sources, tmp_path):
+    build(family, source=sources / folder, out=tmp_path / "data", text_only=True)
+    fingerprint = fingerprint_questions(first_split(open_repository(tmp_path / "data")))
+    assert fingerprint == RELEASED_FINGERPRINTS[family, "test"] and is_released_set(family, "test", fingerprint)
+    assert not is_released_set(family, "test", None)
