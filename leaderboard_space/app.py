@@ -81,20 +81,16 @@ def pages(initial_html: Mapping[str, str]) -> str:
         initial_html: Page -> HTML that it shows at first.
     """
     names = ("overview", "compare", "cases", "topic", "model", "about")
-    html_by_page = {family: _benchmark(family) for family in FORMATS}
+    html_by_page = {
+        family: f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
+        '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
+        '</section><p class="heard" role="status"></p></div>'
+        for family in FORMATS
+    }
     html_by_page |= {name: page(name, initial_html.get(name, READING)) for name in names}
     html_by_page["overview"] = SEARCH + html_by_page["overview"]
     return "".join(
         f'<div id="page-{name}"><div id="mp-{name}">{content}</div></div>' for name, content in html_by_page.items()
-    )
-
-
-def _benchmark(family: str) -> str:
-    """Draw the page of a benchmark as it is before its script fills it."""
-    return (
-        f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
-        '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
-        '</section><p class="heard" role="status"></p></div>'
     )
 
 

@@ -75,7 +75,8 @@ def page(board: Board, request: Request) -> str:
     entries = model_entries(board, name)
     if not entries:
         problem = f"There is no model named {name[:100]!r} on this board." if name else "Which model?"
-        return f'{_chooser(board, "")}<h2 class="finding">{prose(problem, 200)}</h2>{_list(board)}'
+        links = "".join(f'<li><a href="{model_address(name)}">{text(name)}</a></li>' for name in all_models(board))
+        return f'{_chooser(board, "")}<h2 class="finding">{prose(problem, 200)}</h2><ul class="names">{links}</ul>'
     model = model_metadata(name, [entry.result for _, entry in entries])
     lines = model_lines(board, name)
     main = main_lines(lines)
@@ -144,9 +145,19 @@ def file(board: Board, request: Request) -> dict[str, str]:
         return citation_file(f"Model {model.name}", note, [entry for _, entry in model_entries(board, name)], request)
     if part == "card":
         return named_file(model.name, "md", model_parts.markdown(model, main))
-    is_categories = part == "categories"
-    rows = _category_rows(main) if is_categories else _verdict_rows(lines)
-    return table_file(rows, f"model-{model.name}-{'categories' if is_categories else 'verdicts'}", form)
+    if part == "categories":
+        return table_file(_category_rows(main), f"model-{model.name}-categories", form)
+    verdict_rows = [
+        {
+            **number_columns(line.section, line.row.entry, line.metric, line.score),
+            "place_first": line.row.best_rank,
+            "place_last": line.row.worst_rank,
+            "ranked_models": line.ranked,
+            "group": line.row.group,
+        }
+        for line in lines
+    ]
+    return table_file(verdict_rows, f"model-{model.name}-verdicts", form)
 
 
 def _model_name(board: Board, request: Request) -> str:
@@ -176,12 +187,6 @@ def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
         f'placeholder="Name of a model" autocomplete="off"></label><datalist id="mp-models">{names}</datalist>'
         f'<span class="acts">{buttons}</span></div>{CITE_BOX}'
     )
-
-
-def _list(board: Board) -> str:
-    """Draw a list of links to the pages of all models."""
-    items = "".join(f'<li><a href="{model_address(name)}">{text(name)}</a></li>' for name in all_models(board))
-    return f'<ul class="names">{items}</ul>'
 
 
 def _facts(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
@@ -288,20 +293,6 @@ def _verdict(line: Line) -> str:
     if score.verdict is None and is_random_run(result):
         verdict = f"{sentences.RANDOM_RUN} itself"
     return sentences.no_score_reason(score, result) or f"{VERDICT_SIGNS[score.verdict]} {verdict}"
-
-
-def _verdict_rows(lines: Sequence[Line]) -> Table:
-    """List the scores of the lines with their ranks, one row each."""
-    return [
-        {
-            **number_columns(line.section, line.row.entry, line.metric, line.score),
-            "place_first": line.row.best_rank,
-            "place_last": line.row.worst_rank,
-            "ranked_models": line.ranked,
-            "group": line.row.group,
-        }
-        for line in lines
-    ]
 
 
 def _category_rows(lines: Sequence[Line]) -> Table:

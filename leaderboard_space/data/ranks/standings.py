@@ -322,13 +322,13 @@ def one_per_model(rows: list[Row]) -> list[Row]:
     row has one.
     """
     chosen: dict[tuple[object, ...], Row] = {}
-    for row in sorted(rows, key=lambda row: (_lacks_score(row.score), preference_key(row.entry))):
+    scored_first = sorted(
+        rows,
+        key=lambda row: (row.score.value is None or row.score.nonresponse is not None, preference_key(row.entry)),
+    )
+    for row in scored_first:
         chosen.setdefault((row.group, *row_owner(row.entry)), row)
     return list(chosen.values())
-
-
-def _lacks_score(score: Score) -> bool:
-    return score.value is None or score.nonresponse is not None
 
 
 def own_scores(entry: Entry, branches: Sequence[TreePath]) -> Scores:

@@ -194,14 +194,14 @@ def readers_part(groups: list[ReaderGroup]) -> str:
         column(f"{case.capitalize()}s", lambda row: str(row.n), kind="num"),
         column("Reader (%)", lambda row: score_text(row.reader_value, "percent"), kind="num"),
         column("Model (%)", lambda row: score_text(row.model_value, "percent"), kind="num"),
-        column("Model minus reader (points, 95% interval)", _difference, kind="num"),
+        column(
+            "Model minus reader (points, 95% interval)",
+            lambda row: f"<b>{number(-row.lower)}</b> ({format_difference_interval(-row.high, -row.low)})",
+            kind="num",
+        ),
     ]
     contrasts: list[ModelContrast] = [contrast for group in groups for contrast in group.contrasts]
     title = "Readers and models on the same questions"
     rows = scrollable(table("readers", title, columns, [("", contrasts)], "plain")) if contrasts else ""
     paragraphs = "".join(f'<p class="sub">{text(line, 2000)}</p>' for line in lines)
     return f'<div class="bar-head"><h3>{title}</h3></div>{paragraphs}{rows}'
-
-
-def _difference(contrast: ModelContrast) -> str:
-    return f"<b>{number(-contrast.lower)}</b> ({format_difference_interval(-contrast.high, -contrast.low)})"
