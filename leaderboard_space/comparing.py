@@ -2,32 +2,39 @@
 their scores.
 
 Scores, selections and the correction for multiple comparisons are those of the leaderboard. See
-also: drawing (`views/compare.py`), sentences (`sentences.py`).
+also: drawing (`views/compare.py`), sentences (`sentences.py`), causes (`eval_harness/store/causes.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dataset_builders.errors import BadInput
+from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED
 from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test
 from eval_harness.scores.ranks import holm_adjust
+from eval_harness.store.causes import ANSWERS, Explanation, explain
+from eval_harness.store.comparison import load_side
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.cells import scores_by_entry
 from leaderboard_space.data.model_names import canonical_name, entry_labels, find_result
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, metric_info
 from leaderboard_space.data.store.sections import Entry, Owner, Section, preference_key, ranking_group, row_owner
+from leaderboard_space.export import Table
 from leaderboard_space.query import BoardQuery, parse_query, parse_selection
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
@@ -351,3 +358,82 @@ def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None
         )
 
     return min((entry for entry in section.entries if entry not in chosen), key=order, default=None)
+
+
+def _settings_of(entry: Entry) -> dict[str, object]:
+    """Return the settings of a result: name -> value."""
+    method = entry.result.method
+    names = ("prompt", "shots", "samples", "extraction", "judge")
+    settings = {"method": method.name, **{name: getattr(method, name) for name in names}}
+    return {
+        **settings,
+        **(method.generation or {}),
+        "deviations": "; ".join(entry.result.deviations) or None,
+    }
+
+
+def different_settings(comparison: Comparison) -> dict[str, list[object]]:
+    """Return the settings in which the results differ: name -> the value of each result."""
+    settings = [_settings_of(entry) for entry in comparison.chosen]
+    # Hashes always differ and explain nothing.
+    names = dict.fromkeys(name for of_result in settings for name in of_result if not name.endswith("_hash"))
+    values = {name: [of_result.get(name) for of_result in settings] for name in names}
+    return {name: row for name, row in values.items() if any(value != row[0] for value in row)}
+
+
+def answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
+    """Return the first two of the results that can be compared question by question."""
+    answered = [entry for entry in comparison.chosen if comparison.has_answers(entry)]
+    if len(answered) < 2 or comparison.outcomes is None or comparison.metric not in comparison.outcomes.metrics:
+        return None
+    return answered[0], answered[1]
+
+
+def flipped_units(comparison: Comparison, entry_a: Entry, entry_b: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
+    """Yield each scored unit on which two results differ.
+
+    An item is (the result that scored more, number of the case, positions of the questions).
+    """
+    outcomes, metric = comparison.outcomes, comparison.metric
+    assert outcomes is not None
+    # Units are in the same order for all runs of a set.
+    units, at = outcomes.metrics[metric], outcomes.unit_index[metric]
+    selected = outcomes.rows(metric, comparison.query.tree.mask(comparison.query.branches))
+    numerators_a, numerators_b = (units.run(outcomes.row_of[entry.key])[0] for entry in (entry_a, entry_b))
+    differ = np.flatnonzero(numerators_a != numerators_b)
+    for unit in differ if selected is None else np.intersect1d(differ, selected):
+        questions = [int(at.question[unit])]
+        if questions[0] < 0:  # the unit is a whole case
+            questions = np.flatnonzero(outcomes.case_of_question == at.case[unit]).tolist()
+        yield (
+            entry_a if numerators_a[unit] > numerators_b[unit] else entry_b,
+            int(outcomes.case_of_question[questions[0]]),
+            questions,
+        )
+
+
+def cause_rows(comparison: Comparison) -> Table:
+    """List the causes of the difference of two results, and last what is left to different answers.
+
+    Empty without a cause, and for a selection of questions or results without answers.
+    """
+    entries = comparison.chosen
+    metrics = eval_spec(comparison.section.family).metrics
+    is_verified = all(entry.folder is not None and entry.derived == entry.folder for entry in entries)
+    if len(entries) != 2 or comparison.query.branches or comparison.metric not in metrics or not is_verified:
+        return []
+    explanation = _explain(comparison.section, entries[0].folder, entries[1].folder, comparison.metric)
+    if explanation is None or not explanation.causes:
+        return []
+    rows: Table = [vars(cause) for cause in explanation.causes]
+    last_row = {"factor": ANSWERS, "points": explanation.different_points, "answers": explanation.n_different}
+    return [*rows, last_row | {"detail": sentences.format_difference_interval(explanation.low, explanation.high)}]
+
+
+@cached(COMPUTING)
+def _explain(section: Section, folder_a: Path | None, folder_b: Path | None, metric: str) -> Explanation | None:
+    """Explain the difference of two results of a section; None if it cannot be derived."""
+    try:
+        return explain(load_side(str(folder_a), list), load_side(str(folder_b), list), metric)
+    except BadInput:
+        return None

@@ -3,7 +3,8 @@ and on which questions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,11 @@ from leaderboard_space.comparing import (
     SLOTS,
     Comparison,
     Difference,
+    answered_pair,
+    cause_rows,
     comparable_sections,
+    different_settings,
+    flipped_units,
     load_comparison,
 )
 from leaderboard_space.data.board import Board
@@ -25,7 +30,7 @@ from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import selection_group_names
 from leaderboard_space.export import Table, format_selection, name_set, set_citation, table_file
-from leaderboard_space.html import number, options, prose, score_text, text
+from leaderboard_space.html import count, number, options, prose, score_text, text
 from leaderboard_space.views.case import draw_case, options_in_full, read_answers, trusted_datasets
 from leaderboard_space.views.parts import (
     CITE_BOX,
@@ -52,7 +57,6 @@ from leaderboard_space.views.tables.table import (
     table,
     titled_table,
 )
-from leaderboard_space.views.why import cause_rows, causes
 
 MAX_PAIR_ROWS = 28
 """Maximum number of rows in the table of pairs."""
@@ -91,7 +95,7 @@ def page(board: Board, request: Request) -> str:
         form,
         _finding(comparison, pairs),
         _scores(comparison),
-        causes(comparison),
+        _causes(comparison),
         _pairs(comparison, pairs) if len(comparison.chosen) > 2 else "",
         _every_score(comparison),
         _settings(comparison),
@@ -265,6 +269,37 @@ def _scores(comparison: Comparison) -> str:
     return scrollable(score_table)
 
 
+def _causes(comparison: Comparison) -> str:
+    """Draw the table of `cause_rows`; "" if it is empty.
+
+    Each bar begins where the one above it ends, so the last one ends at the difference.
+    """
+    rows = cause_rows(comparison)
+    if not rows:
+        return ""
+    ends = [0.0, *accumulate(float(row["points"]) for row in rows)]
+    low, width = min(ends), max(ends) - min(ends) or 1.0
+    row_number = {row["factor"]: at for at, row in enumerate(rows)}
+
+    def bar(row: dict[str, object]) -> str:
+        at = row_number[row["factor"]]
+        start, end = sorted(100 * (edge - low) / width for edge in ends[at : at + 2])
+        tone = "better" if ends[at + 1] >= ends[at] else "worse"
+        style = f"left:{start:.2f}%;width:{end - start:.2f}%"
+        return f'<span class="track v-{tone}" aria-hidden="true"><i class="bar" style="{style}"></i></span>'
+
+    # Without keys: sorted bars would not begin where the last one ended.
+    columns = [
+        name_column("Cause", lambda row: text(row["factor"], 80)),
+        column("Points", lambda row: number(row["points"])),
+        column("Each bar begins where the last one ended", bar),
+        column("Answers", lambda row: count(row["answers"])),
+        column("", lambda row: text(row["detail"], 200)),
+    ]
+    title = f"Why first − second is {ends[-1]:+.1f} points"
+    return titled_table(title, "causes", columns, rows)
+
+
 def _pairs(comparison: Comparison, pairs: Sequence[Difference]) -> str:
     """Draw the table of all pairs, significant ones first, the higher score of a pair first.
 
@@ -423,27 +458,6 @@ def setting_in_words(value: object) -> str:
     return "–" if value is None or value == "" else str(value)
 
 
-def _settings_of(entry: Entry) -> dict[str, object]:
-    """Return the settings of a result: name -> value."""
-    method = entry.result.method
-    names = ("prompt", "shots", "samples", "extraction", "judge")
-    settings = {"method": method.name, **{name: getattr(method, name) for name in names}}
-    return {
-        **settings,
-        **(method.generation or {}),
-        "deviations": "; ".join(entry.result.deviations) or None,
-    }
-
-
-def _different(comparison: Comparison) -> dict[str, list[object]]:
-    """Return the settings in which the results differ: name -> the value of each result."""
-    settings = [_settings_of(entry) for entry in comparison.chosen]
-    # Hashes always differ and explain nothing.
-    names = dict.fromkeys(name for of_result in settings for name in of_result if not name.endswith("_hash"))
-    values = {name: [of_result.get(name) for of_result in settings] for name in names}
-    return {name: row for name, row in values.items() if any(value != row[0] for value in row)}
-
-
 def setting_rows(comparison: Comparison) -> Table:
     """List the settings in which the results differ, one row each."""
     slots = list(zip(SLOTS, comparison.chosen, strict=False))
@@ -457,7 +471,7 @@ def setting_rows(comparison: Comparison) -> Table:
             },
             **results,
         }
-        for name, values in _different(comparison).items()
+        for name, values in different_settings(comparison).items()
     ]
 
 
@@ -466,7 +480,7 @@ def _settings(comparison: Comparison) -> str:
 
     Only if there are none can a difference be attributed to the models.
     """
-    different = _different(comparison)
+    different = different_settings(comparison)
     if not different:
         is_known = all(entry.result.kind == "measured" for entry in comparison.chosen)  # papers print few settings
         subject = "Both" if len(comparison.chosen) == 2 else "All"
@@ -479,43 +493,12 @@ def _settings(comparison: Comparison) -> str:
     return titled_table("Settings that differ", "settings", columns, list(different), "plain left")
 
 
-def _answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
-    """Return the first two of the results that can be compared question by question."""
-    answered = [entry for entry in comparison.chosen if comparison.has_answers(entry)]
-    if len(answered) < 2 or comparison.outcomes is None or comparison.metric not in comparison.outcomes.metrics:
-        return None
-    return answered[0], answered[1]
-
-
-def _flipped_units(comparison: Comparison, entry_a: Entry, entry_b: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
-    """Yield each scored unit on which two results differ.
-
-    An item is (the result that scored more, number of the case, positions of the questions).
-    """
-    outcomes, metric = comparison.outcomes, comparison.metric
-    assert outcomes is not None
-    # Units are in the same order for all runs of a set.
-    units, at = outcomes.metrics[metric], outcomes.unit_index[metric]
-    selected = outcomes.rows(metric, comparison.query.tree.mask(comparison.query.branches))
-    numerators_a, numerators_b = (units.run(outcomes.row_of[entry.key])[0] for entry in (entry_a, entry_b))
-    differ = np.flatnonzero(numerators_a != numerators_b)
-    for unit in differ if selected is None else np.intersect1d(differ, selected):
-        questions = [int(at.question[unit])]
-        if questions[0] < 0:  # the unit is a whole case
-            questions = np.flatnonzero(outcomes.case_of_question == at.case[unit]).tolist()
-        yield (
-            entry_a if numerators_a[unit] > numerators_b[unit] else entry_b,
-            int(outcomes.case_of_question[questions[0]]),
-            questions,
-        )
-
-
 def flip_rows(comparison: Comparison) -> Table:
     """List the questions on which two results differ, with both answers, one row each."""
-    two, outcomes = _answered_pair(comparison), comparison.outcomes
+    two, outcomes = answered_pair(comparison), comparison.outcomes
     if two is None or outcomes is None:
         return []
-    flipped = list(_flipped_units(comparison, *two))
+    flipped = list(flipped_units(comparison, *two))
     # Read each answers file only once, for all questions.
     ids = outcomes.questions["question_id"].iloc[[at for *_, questions in flipped for at in questions]].tolist()
     answers = [read_case_answers(entry, ids) if ids else {} for entry in two]
@@ -544,11 +527,11 @@ def flip_rows(comparison: Comparison) -> Table:
 
 def _flips(board: Board, comparison: Comparison) -> str:
     """Draw the cases on which two results differ, with their images and both answers."""
-    entries, outcomes = _answered_pair(comparison), comparison.outcomes
+    entries, outcomes = answered_pair(comparison), comparison.outcomes
     if entries is None or outcomes is None:
         return ""
     title, section = "<h3>Questions that flip</h3>", comparison.section
-    flipped = list(_flipped_units(comparison, *entries))
+    flipped = list(flipped_units(comparison, *entries))
     if not flipped:
         return f'{title}<p class="sub">None: both have the same outcome everywhere on this score.</p>'
     winners: dict[int, Entry] = {}  # case -> the result that scored more on its first differing unit
