@@ -1,8 +1,9 @@
 """Compare results on the same questions: paired if the answers of both are known, otherwise by
-their scores.
+their scores; and what explains a difference: settings, questions that flip, causes.
 
 Scores, selections and the correction for multiple comparisons are those of the leaderboard. See
-also: drawing (`views/compare.py`), sentences (`sentences.py`), causes (`eval_harness/store/causes.py`).
+also: drawing (`views/compare.py`), sentences (`sentences.py`), the causes
+(`eval_harness/store/causes.py`).
 """
 
 from __future__ import annotations
