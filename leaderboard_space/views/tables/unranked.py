@@ -188,7 +188,7 @@ def readers_part(groups: list[ReaderGroup]) -> str:
         return ""
     case = board_spec(groups[0].family).case
     lines = [READERS_NOTE, *(" ".join(group.sentences(case, with_models=False)) for group in groups)]
-    columns = [
+    columns: list[Column[ModelContrast]] = [
         name_column("Reader", lambda row: text(row.reader, 100)),
         column("Model", lambda row: text(row.model, 100)),
         column(f"{case.capitalize()}s", lambda row: str(row.n), kind="num"),
