@@ -74,8 +74,25 @@ def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
     )
     arguments = [word for name, value in options.items() for word in (f"--{name}", *([] if value is True else [value]))]
     data = phantoms / family
-    command("eval", family, "--model", "model.py:Scripted", "--data", data, "--out", "typed", *arguments, cwd=tmp_path)
-    run = medprobe.evaluate(family, scripted(family)(), data=phantoms / family, out=tmp_path / "run", **options)
+    command(
+        "eval",
+        family,
+        "--model",
+        "model.py:Scripted",
+        "--data",
+        data,
+        "--out",
+        "typed",
+        *arguments,
+        cwd=tmp_path,
+    )
+    run = medprobe.evaluate(
+        family,
+        scripted(family)(),
+        data=phantoms / family,
+        out=tmp_path / "run",
+        **options,
+    )
     typed, again = medprobe.load_run(tmp_path / "typed"), medprobe.load_run(run)
     document = json.loads((tmp_path / "typed" / "result.json").read_text())
     arguments = json.loads(run.result.to_json())
@@ -178,7 +195,12 @@ BAD_MODELS = {
 @pytest.mark.parametrize("words", BAD_MODELS)
 def test_a_model_that_answers_otherwise_is_one_line(phantoms, tmp_path, words):
     with pytest.raises(medprobe.BadInput, match=words) as caught:
-        medprobe.evaluate("mediconfusion", BAD_MODELS[words], data=phantoms / "mediconfusion", out=tmp_path / "run")
+        medprobe.evaluate(
+            "mediconfusion",
+            BAD_MODELS[words],
+            data=phantoms / "mediconfusion",
+            out=tmp_path / "run",
+        )
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "result.json").exists()
 
@@ -199,21 +221,39 @@ def test_a_changed_object_is_asked_anew_and_a_named_folder_goes_on(phantoms, tmp
     assert len(requests_sent) == 2 * 28
 
 
-BAD_CALLS = {
-    "Did you mean samples": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, sample=2),
+REFUSED_API_CALLS = {
+    "Did you mean samples": lambda data: medprobe.evaluate(
+        "mediconfusion",
+        "baseline:chance",
+        data=data,
+        sample=2,
+    ),
     "no_resume: not an option": lambda data: medprobe.evaluate(
         "mediconfusion", "baseline:chance", data=data, no_resume=True
     ),
-    "limit: .* integer": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit="few"),
+    "limit: .* integer": lambda data: medprobe.evaluate(
+        "mediconfusion",
+        "baseline:chance",
+        data=data,
+        limit="few",
+    ),
     "generation: .* JSON": lambda data: medprobe.evaluate(
         "mediconfusion", "baseline:chance", data=data, generation={"a": Says}
     ),
     "no kind of model": lambda data: medprobe.evaluate("mediconfusion", "gpt:4", data=data),
-    "^method cot": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, method="cot"),
+    "^method cot": lambda data: medprobe.evaluate(
+        "mediconfusion",
+        "baseline:chance",
+        data=data,
+        method="cot",
+    ),
     "nowhere/result.json: no such result": lambda data: medprobe.load_run("nowhere"),
     "is a file": lambda data: medprobe.load_run(data / "README.md"),
     "nowhere: no such result": lambda data: medprobe.compare("nowhere", "nowhere"),
-    "not in any paper's tables": lambda data: medprobe.compare("published:Nobody", "published:Nobody"),
+    "not in any paper's tables": lambda data: medprobe.compare(
+        "published:Nobody",
+        "published:Nobody",
+    ),
     "which the files answer": lambda data: medprobe.why(data / "README.md", data / "README.md"),
     "not a results store": lambda data: medprobe.load_results("nowhere"),
     "name a run or a store": lambda data: medprobe.load_results(),
@@ -226,15 +266,19 @@ BAD_CALLS = {
     "^base_url: an object runs": lambda data: medprobe.evaluate(
         "mediconfusion", Says(lambda requests: []), data=data, base_url="http://127.0.0.1:1/v1"
     ),
-    "benchmark None: give its name": lambda data: medprobe.evaluate(None, "baseline:chance", data=data),
+    "benchmark None: give its name": lambda data: medprobe.evaluate(
+        None,
+        "baseline:chance",
+        data=data,
+    ),
 }
 
 
-@pytest.mark.parametrize("words", BAD_CALLS)
+@pytest.mark.parametrize("words", REFUSED_API_CALLS)
 def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(medprobe.BadInput, match=words) as caught:
-        BAD_CALLS[words](phantoms / "mediconfusion")
+        REFUSED_API_CALLS[words](phantoms / "mediconfusion")
     assert "\n" not in str(caught.value)
     assert "--" not in "".join(str(caught.value).split("`")[::2]), "an option of the command line"
     assert list(tmp_path.iterdir()) == []
@@ -263,7 +307,12 @@ def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
 
 
 def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
-    run = medprobe.evaluate("halt-medvqa", scripted(3)(), data=phantoms / "halt-medvqa", out=tmp_path / "run")
+    run = medprobe.evaluate(
+        "halt-medvqa",
+        scripted(3)(),
+        data=phantoms / "halt-medvqa",
+        out=tmp_path / "run",
+    )
     submitted, resubmitted = (
         medprobe.submit(run, tmp_path / "store"),
         medprobe.submit(run.folder, str(tmp_path / "store")),
@@ -412,7 +461,12 @@ def test_the_page_describes_every_name():
 
 
 def test_a_result_without_answers_says_so(phantoms, tmp_path):
-    run = medprobe.evaluate("mediconfusion", "baseline:chance", data=phantoms / "mediconfusion", out=tmp_path / "run")
+    run = medprobe.evaluate(
+        "mediconfusion",
+        "baseline:chance",
+        data=phantoms / "mediconfusion",
+        out=tmp_path / "run",
+    )
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "result.json").write_text(read_result(run.folder / "result.json").to_json())
     result_only = medprobe.load_run(tmp_path / "alone")

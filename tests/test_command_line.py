@@ -56,22 +56,55 @@ def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_p
 
 
 def test_phantoms_have_one_right_answer(workdir):
-    medprobe("eval", "all", "--model", "baseline:oracle", "--out", "runs/oracle", "--quiet", cwd=workdir)
+    medprobe(
+        "eval",
+        "all",
+        "--model",
+        "baseline:oracle",
+        "--out",
+        "runs/oracle",
+        "--quiet",
+        cwd=workdir,
+    )
     for benchmark in BENCHMARKS:
         assert scores(workdir / f"runs/oracle/{benchmark}/result.json")[HEADLINE_METRICS[benchmark]] == 100
 
 
 def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(workdir):
-    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=workdir)
+    medprobe(
+        "eval",
+        "halt-medvqa",
+        "--model",
+        "baseline:chance",
+        "--out",
+        "runs/again",
+        cwd=workdir,
+    )
     run = workdir / "runs/again"
     first_result, journal = json.loads((run / "result.json").read_text()), (run / "answers.jsonl").read_bytes()
-    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=workdir)
+    medprobe(
+        "eval",
+        "halt-medvqa",
+        "--model",
+        "baseline:chance",
+        "--out",
+        "runs/again",
+        cwd=workdir,
+    )
     assert (run / "answers.jsonl").read_bytes() == journal
     medprobe("score", "runs/again", cwd=workdir)
     again = json.loads((run / "result.json").read_text())
     first_result.pop("created_at"), again.pop("created_at")
     assert first_result == again
-    refusal = refused("eval", "halt-medvqa", "--model", "baseline:always-B", "--out", "runs/again", cwd=workdir)
+    refusal = refused(
+        "eval",
+        "halt-medvqa",
+        "--model",
+        "baseline:always-B",
+        "--out",
+        "runs/again",
+        cwd=workdir,
+    )
     assert "baseline:chance" in refusal
     assert "--no-resume" in refusal
     assert (run / "answers.jsonl").read_bytes() == journal
@@ -123,7 +156,14 @@ def test_a_run_that_says_nothing_has_no_score_and_says_why_first(workdir, tmp_pa
     answers = [{"question_id": name, "response": response} for name in questions["question_id"]]
     write_lines(tmp_path / "answers.jsonl", answers[:expected_share])
     run = ("--data", workdir / "data/mediconfusion", "--out", tmp_path / "run")
-    done = medprobe("eval", "mediconfusion", "--model", f"recorded:{tmp_path / 'answers.jsonl'}", *run, cwd=workdir)
+    done = medprobe(
+        "eval",
+        "mediconfusion",
+        "--model",
+        f"recorded:{tmp_path / 'answers.jsonl'}",
+        *run,
+        cwd=workdir,
+    )
     again = medprobe("score", tmp_path / "run", cwd=workdir)
     for output in (done.stdout, again.stdout):
         assert all(line.startswith(start) for line, start in zip(output.splitlines(), lines, strict=False)), output
@@ -143,7 +183,16 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
     runs = {}
     for model in ("oracle", "chance", "always-A"):
         out = tmp_path / "runs" / model
-        medprobe("eval", "Probmed, GMAI_MMBench", "--model", f"baseline:{model}", "--out", out, "--quiet", cwd=workdir)
+        medprobe(
+            "eval",
+            "Probmed, GMAI_MMBench",
+            "--model",
+            f"baseline:{model}",
+            "--out",
+            out,
+            "--quiet",
+            cwd=workdir,
+        )
         for run in out.iterdir():
             medprobe("submit", run, "--to", tmp_path / "store", cwd=workdir)
             document = json.loads((run / "result.json").read_text())
@@ -161,7 +210,10 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
                 name = {"probmed": "organ" if metric else "overall", "gmai-mmbench": "accuracy"}[benchmark]
                 score = document["scores"][name]
                 assert cells[model, f"{benchmark} {name}"].split(" ")[0] == format_score(score["value"])
-                low, high = map(float, cells[model, f"{benchmark} {name}"].split(" ")[1].strip("()").split("-"))
+                low, high = map(
+                    float,
+                    cells[model, f"{benchmark} {name}"].split(" ")[1].strip("()").split("-"),
+                )
                 assert (low, high) == pytest.approx((score["low"], score["high"]), abs=0.051)
                 assert cells["guessing", f"{benchmark} {name}"] == format_score(score["chance"])
     cell = runs["Chance", "gmai-mmbench"]["breakdown"]["modality"]["CT"]["accuracy"]["value"]
@@ -180,11 +232,25 @@ def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir,
     assert medprobe(*run, "--fail-under", "Overall=100", cwd=workdir).stdout.startswith("probmed: overall 100.0 %")
     medprobe("score", tmp_path / "run", "--fail-under", "set_accuracy=2", cwd=workdir, code=1)
     always = ("eval", "probmed", "--model", "baseline:always-A", "--out", tmp_path / "always", "--quiet")
-    failed = medprobe(*always, "--fail-under", "overall=100", "--fail-under", "abnormality=2", cwd=workdir, code=1)
-    assert re.fullmatch(r"medprobe: --fail-under overall of Always A on probmed: [\d.]+ is under 100\n", failed.stderr)
+    failed = medprobe(
+        *always,
+        "--fail-under",
+        "overall=100",
+        "--fail-under",
+        "abnormality=2",
+        cwd=workdir,
+        code=1,
+    )
+    assert re.fullmatch(
+        r"medprobe: --fail-under overall of Always A on probmed: [\d.]+ is under 100\n",
+        failed.stderr,
+    )
     for share in ("set_accuracy=0.25", "overall=1", "overall=100.01", "overall=-5"):
         assert "is in percent" in medprobe(*run, "--fail-under", share, cwd=workdir, code=2).stderr
-    write_lines(tmp_path / "none.jsonl", [{"question_id": "brain_mri_1-abnormality", "response": "yes"}])
+    write_lines(
+        tmp_path / "none.jsonl",
+        [{"question_id": "brain_mri_1-abnormality", "response": "yes"}],
+    )
     silent = ("eval", "probmed", "--model", f"recorded:{tmp_path / 'none.jsonl'}", "--out", tmp_path / "silent")
     failed = medprobe(*silent, "--fail-under", "overall=0", "--format", "json", cwd=workdir, code=1)
     assert json.loads(failed.stdout)["statuses"]["missing"] == 167 and "no score" in failed.stderr

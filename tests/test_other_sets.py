@@ -21,7 +21,7 @@ from tests.commands import medprobe
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR
 
-ORGANS = ("brain", "chest", "abdomen", "spine")
+ORGANS_OF_SET = ("brain", "chest", "abdomen", "spine")
 RUNS = {"Chance": "chance", "Always A": "always-A", "Oracle": "oracle"}
 """Model's name -> its baseline, which is also the name of its run folder."""
 
@@ -32,7 +32,7 @@ def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sets")
     rows = []
     for number in range(32):
-        organ = ORGANS[number % 4]
+        organ = ORGANS_OF_SET[number % 4]
         lesion = Lesion(
             ("left", "right")[number // 4 % 2], ("upper", "lower")[number // 8 % 2], ("small", "large")[number // 16]
         )
@@ -44,7 +44,7 @@ def workdir(tmp_path_factory):
             "length": "long" if number % 3 else "short",
         }
         rows.append(
-            {"Q": "Which organ?", **dict(zip("ABCD", ORGANS, strict=True)), "key": "ABCD"[number % 4], **labels}
+            {"Q": "Which organ?", **dict(zip("ABCD", ORGANS_OF_SET, strict=True)), "key": "ABCD"[number % 4], **labels}
         )
         rows.append({"Q": "Which side?", "A": "left", "B": "right", "key": "AB"[lesion.side == "right"], **labels})
     with (folder / "own.csv").open("w", newline="") as file:

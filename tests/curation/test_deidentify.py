@@ -43,7 +43,7 @@ from tests.curation.gmai.phantoms import write_all
 from tests.helpers import refused
 from tests.planting import FAMILY_NAMES, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 
-PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
+KEY_FILES = (r"\.key$", r"\.names\.csv$")
 
 
 def dicom_with_hidden_name(kind, person, rng):
@@ -51,7 +51,12 @@ def dicom_with_hidden_name(kind, person, rng):
     it.
     """
     data = dicom_file(person, rng)
-    values = np.random.default_rng(rng.randrange(2**32)).integers(0, 4096, (40, 48), dtype=np.uint16)
+    values = np.random.default_rng(rng.randrange(2**32)).integers(
+        0,
+        4096,
+        (40, 48),
+        dtype=np.uint16,
+    )
     name = person.everything.encode()
     data.Rows, data.Columns = values.shape
     data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 0
@@ -86,7 +91,7 @@ def test_names_hidden_in_dicom_pixel_data_are_not_written(tmp_path, seed):
     data.save_as(tmp_path / "raw" / f"{person.name}.dcm", enforce_file_format=True)
     assert found_below(tmp_path / "raw", [person])
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
-    assert report["files"] == {"dicom": 1} and found_below(tmp_path, [person], (r"^raw(/|$)", *PRIVATE_FILES)) == []
+    assert report["files"] == {"dicom": 1} and found_below(tmp_path, [person], (r"^raw(/|$)", *KEY_FILES)) == []
     (picture,) = (tmp_path / "clean" / "images").iterdir()
     # The window turns 12 bits to 8; rounding may differ by one grey level.
     assert np.abs(np.asarray(Image.open(picture)) - values / 4095 * 255).max() <= 1.5
@@ -182,7 +187,11 @@ def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
             # The words that are no part of a name must survive.
             caption = f"{family}, {person.number}: effusion of study {question}; white matter of patient {question}"
             rows.append({"image": file_name(file), "caption": caption, "mrn": person.number, "organ": "brain"})
-    table = PatientTable(pd.DataFrame([*rows, {"image": "gone", "caption": "x"}]), files, tmp_path / "t.csv")
+    table = PatientTable(
+        pd.DataFrame([*rows, {"image": "gone", "caption": "x"}]),
+        files,
+        tmp_path / "t.csv",
+    )
     redacted = [row for file in files for row in table.redacted_rows(file, headers[file] | table.patient_words(file))]
     assert found_in(repr(redacted).encode(), people) == [] and len(redacted) == len(rows)
     for row in redacted:
@@ -204,7 +213,7 @@ def spell_name(name, rng):
     joined = rng.choice(["", " ", "-", "_", ", ", "\u00ad", "."]).join(parts if rng.random() < 0.7 else parts[:1])
     # Case, accents, digraphs (ae for ä), composed letters, plural, genitive, a file-name suffix.
     transform = rng.choice(
-        [str.upper, str.lower, str.title, without_accents, with_digraphs, lambda text: unicodedata.normalize("NFD", text),
+        [str.upper, str.lower, str.title, without_accents, with_digraphs, lambda text: unicodedata.normalize("NFD", text,),
          lambda text: f"{text}s", lambda text: f"{text}'s", lambda text: f"{text}_ct_2"]
     )  # fmt: skip
     return transform(joined)
@@ -244,7 +253,10 @@ def test_a_name_is_removed_in_any_spelling(name):
     "spelling", ["19610312", "1961-03-12", "12.03.1961", "12.3.1961", "03/12/61", "12-03-1961", "610312"]
 )
 def test_a_day_of_birth_is_removed_in_any_spelling(spelling):
-    text, _ = redact_words(f"Born {spelling}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
+    text, _ = redact_words(
+        f"Born {spelling}; 12 cysts of 3 mm on 12.03.2024",
+        date_words("19610312"),
+    )
     assert text == "Born [removed]; 12 cysts of 3 mm on 12.03.2024"
 
 
@@ -351,7 +363,12 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
                 path.rename(path.with_name(f"{file_prefix}-{path.name}"))
     images = base if reader == "voc" else base / "images"
     out = tmp_path / "clean"
-    report = deidentify_folder(images, out, search_text=False, labels=[load_image_labels(labels, images)])
+    report = deidentify_folder(
+        images,
+        out,
+        search_text=False,
+        labels=[load_image_labels(labels, images)],
+    )
     original_pictures = targets(tmp_path, entry)
     overrides = {"path": str(out / "images"), "annotations": str(out / "labels")}
     if reader != "nifti":
@@ -421,7 +438,13 @@ def test_patients_of_two_sets_are_matched_only_under_one_key(tmp_path):
         table = pd.DataFrame({"image": files, "group": [f"MRN{at // 2}" for at in range(len(files))]})
         patient_table = PatientTable(table, files, tmp_path / "t.csv")
         labels = load_image_labels(path.parent / "coco" / "instances.json", images)
-        deidentify_folder(images, tmp_path / f"clean-{name}", patient_table, search_text=False, labels=[labels])
+        deidentify_folder(
+            images,
+            tmp_path / f"clean-{name}",
+            patient_table,
+            search_text=False,
+            labels=[labels],
+        )
         entries[name] = {
             "name": name, "reader": "coco", "path": f"clean-{name}/images", "annotations": f"clean-{name}/labels/1.json", "modality": "CT",
         }  # fmt: skip
@@ -447,9 +470,20 @@ def test_class_names_lose_patient_names_and_stay_distinct(tmp_path):
     table = pd.DataFrame(
         {"image": [f"{number}.png" for number in range(3)], "who": ["Vögtlander^Anna", "Quigley^Lung", ""]}
     )
-    patient_table = PatientTable(table, [f"{number}.png" for number in range(5)], tmp_path / "t.csv", names=["who"])
+    patient_table = PatientTable(
+        table,
+        [f"{number}.png" for number in range(5)],
+        tmp_path / "t.csv",
+        names=["who"],
+    )
     labels = load_image_labels(tmp_path / "txt", tmp_path / "raw")
-    deidentify_folder(tmp_path / "raw", tmp_path / "out", patient_table, search_text=False, labels=[labels])
+    deidentify_folder(
+        tmp_path / "raw",
+        tmp_path / "out",
+        patient_table,
+        search_text=False,
+        labels=[labels],
+    )
     written = json.loads((tmp_path / "out" / "labels" / "1.json").read_text())
     names = [category["name"] for category in written["categories"]]
     # Two classes would both be "[removed]"; the second gets a number.

@@ -124,7 +124,10 @@ def test_answers_agree_with_the_findings(seed, balanced, tmp_path):
                 assert (row["answer"] == "yes") == (term.concept in present_concepts), (row, present_concepts)
         elif aspect == "body":
             assert (row["answer"] == "yes") == (match[1] == table_row["organ"])
-            assert row["answer"] == "yes" or regions_disjoint(find_regions(table_row["organ"]), find_regions(match[1]))
+            assert row["answer"] == "yes" or regions_disjoint(
+                find_regions(table_row["organ"]),
+                find_regions(match[1]),
+            )
         else:
             assert aspect == "modality"
             assert (row["answer"] == "yes") == (match[1] == table_row["modality"])
@@ -197,7 +200,11 @@ def test_kinds_and_parts_are_never_asked_as_absent(seed, tmp_path):
         for n in range(150)
     ]  # fmt: skip
     table_rows = {row["image"]: row for row in rows}
-    probes, _ = build_probes(read_probe_table(write_table(tmp_path / "t.csv", rows)).images, seed, balanced=False)
+    probes, _ = build_probes(
+        read_probe_table(write_table(tmp_path / "t.csv", rows)).images,
+        seed,
+        balanced=False,
+    )
     assert len(probes) > 200
     for row in probes:
         column = "modality" if row["qa_type"].startswith("modality") else "organ"
@@ -309,7 +316,11 @@ def test_absent_findings_of_the_same_organ_are_preferred(balanced, tmp_path):
         )
         for n in (range(8) if organ == "chest" else range(8, 16))
     ]
-    probes, _ = build_probes(read_probe_table(write_table(tmp_path / "t.csv", rows)).images, 0, balanced)
+    probes, _ = build_probes(
+        read_probe_table(write_table(tmp_path / "t.csv", rows)).images,
+        0,
+        balanced,
+    )
     chest_questions = {"Does this image show pneumonia?", "Does this image show pneumothorax?"}
     adversarial_probes = [row for row in probes if row["qa_type"].startswith("entity_hallu")]
     assert len(adversarial_probes) == 16
@@ -325,7 +336,10 @@ def test_missing_columns_are_refused_and_unused_ones_named(tmp_path):
             read_probe_table, write_table(tmp_path / "t.csv", [row | {name: "mass"}])
         )
     probe_table = read_probe_table(
-        write_table(tmp_path / "t.csv", [row | {"findings": "mass", "absents": "3", "Patient ID": "7"}])
+        write_table(
+            tmp_path / "t.csv",
+            [row | {"findings": "mass", "absents": "3", "Patient ID": "7"}],
+        )
     )
     assert probe_table.unused == ["absents", "Patient ID"]
 

@@ -134,14 +134,30 @@ def test_a_question_with_an_option_that_refers_to_others_is_never_altered(option
         options = ["a cyst", "a stone"]
         options.insert(position, option)
         for answer in range(3):
-            question = CustomQuestion("x.png", "What is in this kidney?", tuple(options), answer, "kidney")
+            question = CustomQuestion(
+                "x.png",
+                "What is in this kidney?",
+                tuple(options),
+                answer,
+                "kidney",
+            )
             # A second question, since a swap needs the image of another organ.
-            usable_question = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+            usable_question = CustomQuestion(
+                "y.png",
+                "What is in this brain?",
+                ("a clot", "gliosis"),
+                0,
+                "brain",
+            )
             none_entries, left_out = build_none_entries([question, usable_question], 0)
             assert {entry["img"] for entry in none_entries} == {"y.png"} and left_out == {
                 "an option refers to other options": 1
             }
-            entries, left_out = build_swap_entries([question, usable_question], ImageRelations({}, {}), 0)
+            entries, left_out = build_swap_entries(
+                [question, usable_question],
+                ImageRelations({}, {}),
+                0,
+            )
             assert all(entry["question"] != question.question for entry in entries.values())
             assert left_out["an option refers to other options"] == 1
             assert build_fake_entries([], ["x.png"], 0, [question]) == {}
@@ -149,8 +165,20 @@ def test_a_question_with_an_option_that_refers_to_others_is_never_altered(option
 
 @pytest.mark.parametrize("option", few(ABSTENTIONS, 8))
 def test_a_question_with_an_abstention_is_never_altered(option):
-    question = CustomQuestion("x.png", "What is in this kidney?", ("a cyst", "a stone", option), 0, "kidney")
-    usable_question = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+    question = CustomQuestion(
+        "x.png",
+        "What is in this kidney?",
+        ("a cyst", "a stone", option),
+        0,
+        "kidney",
+    )
+    usable_question = CustomQuestion(
+        "y.png",
+        "What is in this brain?",
+        ("a clot", "gliosis"),
+        0,
+        "brain",
+    )
     assert build_none_entries([question], 0)[0] == [] and build_fake_entries([], ["x.png"], 0, [question]) == {}
     assert all(
         entry["question"] != question.question
@@ -227,6 +255,12 @@ They ask for what is absent, or an option is correct for every image.
 def test_only_a_question_that_names_an_organ_of_its_image_is_swapped(text, options, is_asked):
     """The image of the brain could answer any question that does not name the knee."""
     knee_question = CustomQuestion("knee.png", text, tuple(options.split("|")), 0, "knee")
-    brain_question = CustomQuestion("brain.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+    brain_question = CustomQuestion(
+        "brain.png",
+        "What is in this brain?",
+        ("a clot", "gliosis"),
+        0,
+        "brain",
+    )
     entries, _ = build_swap_entries([knee_question, brain_question], ImageRelations({}, {}), 0)
     assert any(entry["question"] == text for entry in entries.values()) is is_asked

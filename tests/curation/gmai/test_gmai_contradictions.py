@@ -492,7 +492,10 @@ def save_mask(kind, mask, path):
     save_options = (
         {"save_all": True, "append_images": [grey_image.point(lambda value: 255 - value)]} if kind == "tif" else {}
     )
-    image.save(path.with_suffix(f".{kind}" if kind in ("gif", "jpeg", "tif") else ".png"), **save_options)
+    image.save(
+        path.with_suffix(f".{kind}" if kind in ("gif", "jpeg", "tif") else ".png"),
+        **save_options,
+    )
 
 
 MASK_KINDS = (
@@ -512,7 +515,10 @@ def test_single_class_mask_equals_its_visible_foreground(tmp_path, kind):
     for number in range(6):
         mask = ellipse(*rng.integers(20, 44, 2), *rng.integers(6, 19, 2))
         truth[f"{number}.png"] = mask ^ (number % 2 == 0 and kind in ("gif", "quantized"))
-        save_png(tmp_path / "i" / f"{number}.png", rng.integers(0, 255, (SIDE_PX, SIDE_PX), dtype=np.uint8))
+        save_png(
+            tmp_path / "i" / f"{number}.png",
+            rng.integers(0, 255, (SIDE_PX, SIDE_PX), dtype=np.uint8),
+        )
         save_mask(kind, truth[f"{number}.png"], tmp_path / "m" / "lesion" / f"{number}.png")
     pictures, skips = load_pictures(read_dataset(tmp_path, reader="masks", path="i", annotations="m"))
     labels = load_image_labels(tmp_path / "m", tmp_path / "i")
@@ -528,7 +534,11 @@ def test_single_class_mask_equals_its_visible_foreground(tmp_path, kind):
         assert target.label == "lesion" and (target.mask != truth[picture.key]).mean() <= 0.02 * kind.endswith("jpeg")
     written = json.loads((tmp_path / "clean" / "labels" / "1.json").read_text())
     areas = sorted(mask["area"] for mask in written["annotations"])
-    assert len(areas) == 6 and np.allclose(areas, sorted(mask.sum() for mask in truth.values()), rtol=0.05)
+    assert len(areas) == 6 and np.allclose(
+        areas,
+        sorted(mask.sum() for mask in truth.values()),
+        rtol=0.05,
+    )
 
 
 # Layouts
