@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import compute_standings
 from leaderboard_space.html import number
-from tests.browser import eventually, here, mark, tab
+from tests.browser import eventually, fits, here, mark, tab
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import STORE_MODELS, add_run, answers, make_store, questions
 
@@ -122,6 +122,32 @@ def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, 
     eventually(tree.locator(".label").all_inner_texts, ["brain", "MRI"])
     area.get_by_role("searchbox", name="Search labels").fill("cheese")
     expect(area.locator(".filter .none")).to_contain_text("Near: chest")
+
+
+def test_who_chooses_by_keyboard_keeps_the_place(chromium: Any, address: str) -> None:
+    """Every choice redraws the page; the focus stays on the control that was used."""
+    page = open_page(chromium, address)
+    area = page.locator("#mp-mediconfusion")
+    mark(area.locator("[data-name=metric]")).press("ArrowDown")
+    area.locator("[data-name=metric]:focus:not([data-before])").wait_for()
+    chosen = area.locator("input[type=radio]:checked")
+    last_value = mark(area.locator("input[type=radio]").last).get_attribute("value")
+    chosen.press("ArrowLeft")  # from the first to the last
+    area.locator(f"input[type=radio][value='{last_value}']:checked:focus:not([data-before])").wait_for()
+
+
+def test_on_a_phone_all_tabs_are_in_reach_and_a_link_opens_its_own(chromium: Any, address: str) -> None:
+    page = open_page(chromium, f"{address}/#/b/halt-medvqa", width=390)
+    page.locator("#mp-halt-medvqa table[data-table=leaderboard]").wait_for()
+    strip = "(name) => { const r = [...document.querySelectorAll('#mp-nav a')].find((tab) => tab.textContent.trim() === name)"
+    strip += ".getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; }"
+    eventually(lambda: page.evaluate(strip, "HALT-MedVQA"), True)  # the selected tab is scrolled into view
+    page.goto(f"{address}/#/about")
+    page.get_by_text("What it is not").wait_for()
+    eventually(lambda: page.evaluate(strip, "About"), True)
+    tab(page, "Overview").click()
+    page.locator("table.matrix tbody tr").first.wait_for()
+    fits(page, 390)
 
 
 def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, address: str) -> None:
