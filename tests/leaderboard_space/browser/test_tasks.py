@@ -226,6 +226,8 @@ def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: S
     for address, shows in PAGES.items():
         page.evaluate(f"medprobe.visit({address!r})")
         page.locator(shows).first.wait_for()
+        # A page that still waits for the server is dimmed, but only after 150 ms.
+        page.wait_for_timeout(200)
         for scheme, width, height, options in VIEWS:
             page.set_viewport_size({"width": width, "height": height})
             page.emulate_media(color_scheme=scheme)
