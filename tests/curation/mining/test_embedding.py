@@ -128,6 +128,7 @@ embed(Path(sys.argv[2]), Path(sys.argv[3]), Encoder(loaded.spec, loaded.prepare,
 """
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_loses_no_embedded_image(models, images, tmp_path):
     """After kill -9, the next run embeds only the unfinished images, and the result is the same."""
     name = f"transformers:{models / 'dinov2'}"

@@ -151,6 +151,7 @@ def test_what_a_person_cannot_be_asked_is_refused_before_a_question(phantoms, tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.browser
 def test_a_study_by_keyboard_killed_on_the_way_equals_its_letters(chromium, phantoms, tmp_path):
     axe = pytest.importorskip(

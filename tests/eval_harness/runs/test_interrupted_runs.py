@@ -72,6 +72,7 @@ def calm(workdir):
     return workdir / "calm"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir, calm):
     total, run, chance = len(answers(calm)), workdir / "killed", random.Random(2)

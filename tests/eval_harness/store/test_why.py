@@ -228,6 +228,7 @@ def test_any_run_can_be_set_beside_a_printed_number(phantoms, tmp_path, benchmar
     assert "48.9 in print" in command("compare", "run", "48.9", cwd=tmp_path).stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sources
 def test_recorded_answers_of_a_real_model_are_explained_to_the_answer(sources):
     """HuatuoGPT-Vision-7B on GMAI-MMBench, read by VLMEvalKit's rules of 2024 and by ours: the

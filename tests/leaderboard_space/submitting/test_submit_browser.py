@@ -54,6 +54,7 @@ def upload(page: Any, address: str, file: Path, model: str) -> None:
     page.locator("#mp-report h2.finding").wait_for()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sources
 def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, sources: Path, tmp_path: Path) -> None:
     """These are 22 answers of a real model, of which 12 are right as a careful person reads

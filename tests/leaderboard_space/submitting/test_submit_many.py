@@ -81,6 +81,7 @@ def test_many_at_once_onto_the_hub(
     assert [outcome.status for outcome in report] == ["added"], report
 
 
+@pytest.mark.exhaustive
 def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list[Path], tmp_path: Path) -> None:
     """Kill the Space of a folder store (SIGKILL) while many submissions are in progress."""
     store, acknowledged, enough = tmp_path / "store", list[dict[str, Any]](), threading.Event()
