@@ -238,7 +238,8 @@ class HiddenTest:
             limits = limits_for(len(test.questions))
             predictions = run_in_turn(client, run_sandboxed, limits, read_predictions, upload, test.questions)
         except BadInput as error:
-            error.where = upload.name
+            # Errors of the file name its path on the server; those of a full queue name no file.
+            error.where = error.where and upload.name
             return Predictions(), [str(error)]
 
         problems = list(predictions.problems)
