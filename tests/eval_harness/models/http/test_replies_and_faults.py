@@ -213,7 +213,8 @@ def test_pending_replies_do_not_delay_an_error(monkeypatch):
     over, withdrawn, start, got = threading.Event(), threading.Event(), time.monotonic(), []
     with ChaosServer(answer=answer) as server, pytest.raises(BadInput, match="refuses the key"):
         for response in model(server, timeout=250, in_flight=8).generate([request(i) for i in range(8)]):
-            got.append(response.question_id)
+            # On a busy machine question 2 may arrive after the key is withdrawn, and fails then.
+            got += [response.question_id] if response.error is None else []
     assert time.monotonic() - start < 200  # DRAIN_TIMEOUT_S plus the delays of a busy machine
     # Release the server's thread.
     over.set()
