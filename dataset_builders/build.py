@@ -35,7 +35,7 @@ from dataset_builders.contents.pseudonyms import (
 from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.files import temporary_folder
-from dataset_builders.fingerprints import fingerprint_cases
+from dataset_builders.fingerprints import fingerprint_cases, is_released_set
 from dataset_builders.images.download import download_missing, is_url_template
 from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.phantom_sources import write_sources
@@ -359,7 +359,9 @@ def _determine_origin(family: str, name: str, content: SourceContent) -> str:
     # Fingerprints decide if any is known; otherwise counts are the best evidence.
     released = spec(family).released
     if released.keys() & content.cases.keys():
-        is_whole = all(released.get(split) == fingerprint_cases(cases) for split, cases in content.cases.items())
+        is_whole = all(
+            is_released_set(family, split, fingerprint_cases(cases)) for split, cases in content.cases.items()
+        )
     else:
         is_whole = spec(family).is_whole(content)
     return "official" if is_whole else "custom"

@@ -261,7 +261,12 @@ def _group_tables(
         dict(kinds["questions"].fields) if "questions" in kinds else kinds for kinds in configs.values()
     ]
     columns = {name: kind for kinds in columns_of_questions for name, kind in kinds.items()}
-    questions = [[_question_row(question, case, columns, pictures) for question in case.questions] for case in group]
+    # Encoded once per image: many questions may show the same one.
+    has_uris = any(kind.name == "uri" for kind in columns.values())
+    uris = {name: encode_data_uri(picture["bytes"]) for name, picture in pictures.items()} if has_uris else {}
+    questions = [
+        [_question_row(question, case, columns, pictures, uris) for question in case.questions] for case in group
+    ]
     for config, kinds in configs.items():
         rows: Iterable[dict[str, Any]] = chain.from_iterable(questions)
         if "questions" in kinds:
@@ -278,7 +283,11 @@ def _group_tables(
 
 
 def _question_row(
-    question: Question, case: Case, columns: Mapping[str, ColumnType], pictures: Mapping[str, dict[str, Any]]
+    question: Question,
+    case: Case,
+    columns: Mapping[str, ColumnType],
+    pictures: Mapping[str, dict[str, Any]],
+    uris: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the values of a question, as they are stored, in all columns of the configs."""
     images = _question_images(question, case.images)
@@ -289,7 +298,7 @@ def _question_row(
         elif kind.name == "list of image":
             row[name] = [pictures[image_id] for image_id in question.more_image_ids]
         elif kind.name == "uri":
-            row[name] = encode_data_uri(pictures[question.image_id]["bytes"])
+            row[name] = uris[question.image_id]
         elif kind.names:
             # Class labels are stored as their index; an unknown label becomes null.
             row[name] = kind.names.index(row[name]) if row[name] in kind.names else None

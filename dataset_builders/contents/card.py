@@ -329,9 +329,10 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     if (source / ABOUT_FILE).is_file():
         try:
             document = read_yaml(source / ABOUT_FILE)
-        except yaml.YAMLError:
-            # Invalid YAML gets the same message as a wrong structure.
-            document = None
+        except yaml.YAMLError as error:
+            raise BadInput(
+                f"{source / ABOUT_FILE}: not valid YAML ({' '.join(str(error).split())}). {ABOUT_REMEDY}"
+            ) from None
         if not isinstance(document, dict) or not all(
             key in ABOUT_FIELDS and isinstance(text, str) for key, text in document.items()
         ):
@@ -352,7 +353,7 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
 
 def _format_report(report: Mapping[str, Any]) -> str:
     """Format the counts of `medprobe curate deidentify` as a phrase."""
-    text = report.get("text", {})
+    text = report.get("text") or {}
     return (
         f"by {report.get('made_by')} on {report.get('at')} ({report.get('method')}; "
         f"{text.get('images_with_text')} images with burned-in text, decided by a person: {text.get('decisions')})"

@@ -96,7 +96,7 @@ def compare_versions(old: Repository, new: Repository) -> list[SplitChanges]:
 
 def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges:
     rows_by_id: list[Any] = [
-        repository.questions(split).set_index("question_id", drop=False).to_dict("index")
+        {row["question_id"]: row for row in repository.questions(split).to_dict("records")}
         if split in repository.splits
         else {}
         for repository in (old, new)
@@ -119,7 +119,7 @@ def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges
 
     # Images of removed questions are not worth reporting.
     image_names = {image for row in common.values() for image in row_image_ids(row)}
-    old_images, new_images = old.manifest.get("images", {}), new.manifest.get("images", {})
+    old_images, new_images = old.manifest.get("images") or {}, new.manifest.get("images") or {}
     common_images = image_names & old_images.keys() & new_images.keys()
     changes.images = sorted(image for image in common_images if old_images[image] != new_images[image])
     return changes

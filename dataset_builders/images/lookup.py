@@ -96,12 +96,10 @@ class ImageFolders:
             file_name = PurePosixPath(parts[-1])
             stem = file_name.stem if file_name.suffix in IMAGE_SUFFIXES else parts[-1]
             candidates = self._by_stem.get(stem, [])
-            in_folders = [path for _, path in candidates if _lies_in_folders(path, parts[:-1])]
-            paths = (
-                [path for inner_path, path in candidates if inner_path == "/".join(parts)]
-                or [path for path in in_folders if path.name.lower() == parts[-1]]
-                or in_folders
-            )
+            paths = [path for inner_path, path in candidates if inner_path == "/".join(parts)]
+            if not paths:
+                in_folders = [path for _, path in candidates if _lies_in_folders(path, parts[:-1])]
+                paths = [path for path in in_folders if path.name.lower() == parts[-1]] or in_folders
             if paths and sha256 is None:
                 return _single_file(name, paths)
             for path in paths:

@@ -91,6 +91,8 @@ def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
             continue
         if missing := sorted({"index", "question", "A", "B", "image"} - columns):
             raise BadInput(f"{file}: the column {', '.join(missing)} is missing. {GMAI_REMEDY}")
+        if "AA" in columns:
+            raise BadInput(f"{file}: has more than {len(LETTERS)} options (column AA). {GMAI_REMEDY}")
         questions.append(file)
 
     if not questions:
@@ -140,7 +142,7 @@ class _TsvReader:
         answer = _read_answer(entry, text.get("answer", ""), options)
         self._read_images(entry, file, record, index)
         if entry.ok:
-            is_multiple = len(answer) > 1 or text.get("question_type") == "multiple"
+            is_multiple = len(answer) > 1 or text.get("question_type", "").lower().startswith("multi")
             self.questions.append(
                 Question(
                     question_id=index,
@@ -233,7 +235,9 @@ def _read_answer(entry: SourceEntry, cell: str, options: tuple[str, ...]) -> tup
     """Return the positions of the correct options; none of a row without an answer."""
     key = read_key("letter", cell, options) if cell else ()
     if key is None:
-        entry.add_problem(f'"answer" {clip(cell)} is not an option ({", ".join(LETTERS[: len(options)])})')
+        entry.add_problem(
+            f'"answer" {clip(cell)} is not an option ({", ".join(LETTERS[: len(options)])}) or several different ones, such as "A,C"'
+        )
     return key or ()
 
 

@@ -8,7 +8,6 @@ from tests.curation.exam.studies import BASE_LEVEL, CODE_CELLS, CODE_LEVELS, LEV
 WHITE_DISC_PX, RING_PX = (240, 268), (130, 268)
 """Areas in pixels of white discs, and of rings around darker or white pixels."""
 PLANES = ("sagittal", "coronal", "axial")
-BODY_AXES = np.diag([1.0, -1.0, 1.0])
 
 
 def find_truth(picture, truths):
