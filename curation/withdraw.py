@@ -41,7 +41,7 @@ from dataset_builders.contents.pseudonyms import (
     record_withdrawn_ids,
 )
 from dataset_builders.errors import BadInput
-from dataset_builders.files import write_json
+from dataset_builders.files import remove_temp_files, write_json
 from dataset_builders.journal import read_journal
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
@@ -111,7 +111,7 @@ def group_ids(folder: Path, group: str) -> set[str]:
             made from another keyed folder has that folder's ids as names.
 
     Raises:
-        BadInput: a name is given, and there is no key next to the folder.
+        BadInput: the name is empty, or a name is given and there is no key next to the folder.
     """
     if not group.startswith("g-"):
         return keyed_group_ids(folder, group)
@@ -163,6 +163,8 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
         BadInput: the folder is not a store; nothing is changed then.
     """
     results = [StoredResult.read(path) for path in result_paths(store)]
+    # A killed `submit` leaves a copy beside the questions that it was writing.
+    remove_temp_files(store / "questions")
     questions = [path for path in store.glob("questions/*.parquet") if has_groups(path.read_bytes(), ids)]
     fingerprints = {path.stem for path in questions}
     deleted = [stored.folder for stored in results if stored.result.benchmark.fingerprint in fingerprints]

@@ -16,7 +16,6 @@ import os
 import re
 import secrets
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,9 +53,9 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
     Raises:
         OSError: the folder is not writable.
     """
-    # A sibling is on the same file system, so `replace` is atomic; the thread id keeps writers
-    # apart.
-    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMP_SUFFIX}")
+    # A sibling is on the same file system, so `replace` is atomic; a random part keeps writers
+    # apart, also those of other machines.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
     try:
         if path.is_file():  # keep the mode: a private file must not become readable by others
             temporary.touch()

@@ -177,11 +177,12 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
             or "published:MODEL/BENCHMARK/METHOD/Table 1".
 
     Raises:
-        BadInput: a source is not a result, or the results are on different benchmarks.
+        BadInput: a source is not a result (a printed number is for `why`), or the results are on
+            different benchmarks.
     """
     side, other_side = load_comparison_sides(a, b)
     if isinstance(other_side, str):
-        raise BadInput(f"compare: {other_side} is a number, not a result. `why` explains printed numbers.")
+        raise BadInput(f"compare: {other_side} is a number, not a result. `medprobe.why` explains printed numbers.")
     return score_differences(side, other_side)
 
 

@@ -218,7 +218,7 @@ def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
 
 def _question_problem(image: str, question: str, options: tuple[str, ...] | str) -> str:
     """Return what is wrong with a question; "" if it is valid."""
-    problems = (
+    return first_reason(
         (not image or not question, "has no image or no question"),
         (not is_safe_relative_path(image), f"the image name {image!r} leaves its folder"),
         (isinstance(options, str), str(options)),
@@ -227,7 +227,11 @@ def _question_problem(image: str, question: str, options: tuple[str, ...] | str)
         (not 2 <= len(options) <= 25, f"has {len(options)} options, not 2 to 25"),
         (len({option.casefold() for option in options}) < len(options), "has the same option twice"),
     )
-    return next((problem for applies, problem in problems if applies), "")
+
+
+def first_reason(*reasons: tuple[bool, str]) -> str:
+    """Return the first reason that applies; "" if none does."""
+    return next((reason for applies, reason in reasons if applies), "")
 
 
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.custom_questions import CustomQuestion, FakeQuestion
+from curation.custom_sets.custom_questions import CustomQuestion, FakeQuestion, first_reason
 from curation.custom_sets.option_texts import (
     GENERIC_TOPIC,
     asks_for_absence,
@@ -113,7 +113,7 @@ def build_none_entries(
     left_out: Counter[str] = Counter()
     usable = []
     for question in questions:
-        reason = _exclusion_reason(question) or _first_reason(
+        reason = _exclusion_reason(question) or first_reason(
             (not has_single_answer(question), "another option may also be correct")
         )
         if reason:
@@ -144,15 +144,10 @@ def build_none_entries(
 
 def _exclusion_reason(question: CustomQuestion) -> str:
     """Return why a question's options cannot be moved or replaced; "" if they can."""
-    return _first_reason(
+    return first_reason(
         (any(map(refers_to_options, question.options)), "an option refers to other options"),
         (has_abstention(question.options), "an option declines to answer or covers the remaining cases"),
     )
-
-
-def _first_reason(*reasons: tuple[bool, str]) -> str:
-    """Return the first reason that applies; "" if none does."""
-    return next((reason for applies, reason in reasons if applies), "")
 
 
 def build_swap_entries(
@@ -237,7 +232,7 @@ def _swap_exclusion_reason(question: CustomQuestion) -> str:
     """Return why a question cannot be asked about another image; "" if it can."""
     regions, image_regions = find_regions(question.question), find_regions(question.kind)
     is_generic = GENERIC_TOPIC.search(" ".join((question.question, *question.options))) is not None
-    return _exclusion_reason(question) or _first_reason(
+    return _exclusion_reason(question) or first_reason(
         (not image_regions, "the organ of its image is unknown"),
         (
             not regions or regions_disjoint(regions, image_regions),

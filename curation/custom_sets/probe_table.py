@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from curation.custom_sets.custom_questions import parse_rows
+from curation.custom_sets.custom_questions import first_reason, parse_rows
 from curation.images.image_table import cell_text, read_dataframe, require_columns
 from curation.images.pairing import pair_names
 from dataset_builders.errors import BadInput
@@ -217,10 +217,10 @@ def _split_cell(cell: Any, blanks: bool = False) -> tuple[str, ...]:
     return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
 
 
-def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
-    """Return what is wrong with a row's image, organ or modality; None if they are valid."""
+def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str:
+    """Return what is wrong with a row's image, organ or modality; "" if they are valid."""
     has_letters = normalize_term(probed.organ) and re.search(r"[a-z0-9]", probed.image_type.split("_")[1])
-    problems = (
+    return first_reason(
         (not (probed.image and probed.organ and probed.modality), "has no image, organ or modality"),
         (not is_safe_relative_path(probed.image), f"the image name {probed.image!r} leaves its folder"),
         (probed.image in seen_images, f"image {probed.image!r} already has a row"),
@@ -230,7 +230,6 @@ def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
             for text in (probed.organ, probed.modality)
         ),
     )
-    return next((problem for applies, problem in problems if applies), None)
 
 
 def _is_doubtful(text: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
@@ -394,7 +395,9 @@ def delete_rows(path: Path, images: Set[str]) -> int:
         Number of rows deleted.
     """
     # File names may hold bytes that are not UTF-8: surrogateescape writes them back unchanged.
-    rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "surrogateescape"), newline="")))
+    # Decoding the bytes keeps the line breaks within cells; cells may have any length.
+    csv.field_size_limit(sys.maxsize)
+    rows = list(csv.reader(io.StringIO(path.read_bytes().decode("utf-8", "surrogateescape"), newline="")))
     remaining = [row for row in rows if not images & set(row)]
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(remaining)

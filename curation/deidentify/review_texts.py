@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageOps
 
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
-from curation.gmai.items import PICTURES_FOLDER
+from curation.gmai.items import PICTURES_FOLDER, UNIT_JOURNAL
 from curation.gmai.overlay import undecided_pictures
 from curation.images.burned_in_text import DECISIONS_FILE, PENDING_FOLDER, black_out, read_boxes
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE
@@ -51,7 +51,7 @@ TEXT_DECISION = Field(
 
 def is_gmai_folder(out: Path) -> bool:
     """Return True if `medprobe curate gmai` wrote the folder."""
-    return (out / "private" / PICTURES_FOLDER).is_dir()
+    return any((out / "private" / name).exists() for name in (PICTURES_FOLDER, UNIT_JOURNAL))
 
 
 def pending_images(out: Path) -> list[str]:

@@ -2,6 +2,10 @@
 
 The pictures and drafts go through the same steps as those of `curate write` and `curate export`:
 keyed names, groups by patient, the search for burned-in text, withdrawals.
+
+Pictures are square, of one size and one file length, with a black frame. Both of a pair go through
+one path (crop, resampling, the change, the frame), so that neither border nor size nor compression
+tells the answer.
 """
 
 from __future__ import annotations

@@ -235,7 +235,10 @@ def _element_numbers(data: Any, name: str) -> list[float]:
 
 
 def header_facts(data: Any) -> dict[str, str]:
-    """Return patient, study, age, sex and modality, or ""; no other header value is used."""
+    """Return patient, study, age, sex and modality, each "" if the header does not state it.
+
+    No other header value is used.
+    """
     modality = str(data.get("Modality", "") or "")
     return {
         "patient": str(data.get("PatientID", "") or ""),

@@ -444,7 +444,7 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
                 # only.
                 is_lossy = image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg"
                 is_lossy |= image.format == "WEBP" and b"VP8L" not in path.read_bytes()[:64]
-                values = _binary_mask(image, is_lossy) if label else _class_values(image, is_lossy, classes)
+                values = _binary_mask(image, is_lossy) if label else _class_values(image, is_lossy)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise Skipped(f"its mask cannot be read ({error_cause(error)})") from None
         if values.shape != shape:
@@ -467,7 +467,7 @@ def _binary_mask(image: Image.Image, is_lossy: bool) -> np.ndarray:
     return values > (white // 2 if is_lossy or values.max() > 0.9 * white else 0)
 
 
-def _class_values(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
+def _class_values(image: Image.Image, is_lossy: bool) -> np.ndarray:
     """Return the class numbers of an indexed mask (greys or palette indices) as (height, width)."""
     if is_lossy:
         raise Contradiction("an indexed mask has lossy compression, which blurs class numbers: save it as PNG")

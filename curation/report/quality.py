@@ -4,8 +4,8 @@ It scores simple rules that answer without the images, by the benchmark's own me
 repeated questions and images. For MediConfusion's pairs, it also measures the balance of the
 correct options and the smallest difference between two models that the pairs can detect.
 
-The pages are self-contained HTML with inline plots. A second one has histograms of the pairs'
-cosines, as in MediConfusion's figure 8 (appendix F).
+Both pages are self-contained HTML with inline plots: this report, and histograms of the pairs'
+cosines (`write_histograms`), as in MediConfusion's figure 8 (appendix F).
 """
 
 # ruff: noqa: E501

@@ -145,7 +145,7 @@ class ReviewLog:
         pair_id: str,
         name: str,
         value: Any,
-        seen: Any = None,
+        seen: Any,
     ) -> str | None:
         """Record one change.
 

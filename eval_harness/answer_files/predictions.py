@@ -1,8 +1,8 @@
 """Read answers from plain files (CSV, JSON Lines, Parquet), and check rows of answers.
 
 The rows may come from any source. A record is `{question_id | index, response[, sample, status,
-seconds, reasoning, finish_reason]}`. The output of other harnesses and of the papers' scripts is
-first converted to such a file (`harness_formats.py`). Unknown questions, duplicate answers, wrong
+seconds, reasoning, finish_reason]}`. The output of other harnesses and of the papers' scripts
+is read as the same records (`harness_formats.py`). Unknown questions, duplicate answers, wrong
 types and invalid numbers are rejected; all problems are reported at once, each with its location.
 
 See also: reading the files within limits (`untrusted.py`).
@@ -217,7 +217,7 @@ def check_rows(
             continue
         problems.add(location, problem)
         if problems.full:
-            problems.append("and more; the rest was not read")
+            problems.append("there are more problems; the rest was not read")
             break
 
     return list(accepted.values())

@@ -172,7 +172,7 @@ def _choose_reader(path: Path, head: bytes) -> Callable[[Path, ProblemList], Ite
         return _iter_parquet
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"["):
-        raise BadInput(f"is a JSON document. {ACCEPTED_FORMATS} `medprobe submit` converts it on your machine.", path)
+        raise BadInput(f"is a JSON document. {ACCEPTED_FORMATS} `medprobe submit` reads it on your machine.", path)
     return iter_json_lines if text.startswith(b"{") else _iter_csv
 
 
@@ -352,7 +352,9 @@ def iter_parquet_rows(
     import pyarrow.parquet as pq
 
     def unreadable(reason: str) -> BadInput:
-        return BadInput(f"cannot be read as Parquet ({printable_line(reason, 200)}). Write it again.", where)
+        # The library's messages may quote the path, which visitors of a board must not see.
+        shown_reason = printable_line(reason.replace(str(where), "the file"), 200)
+        return BadInput(f"cannot be read as Parquet ({shown_reason}). Write it again.", where)
 
     where = name if isinstance(source, bytes) else source
     if not isinstance(source, bytes):

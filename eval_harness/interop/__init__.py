@@ -1,1 +1,1 @@
-"""Use the benchmarks in other harnesses, and submit the output files of those harnesses."""
+"""Use the benchmarks in other harnesses; `answer_files` reads their output."""

@@ -92,7 +92,8 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
     try:
         # Compile the source here: the import system would reuse stale bytecode of a file with the
         # same size and modification second.
-        exec(compile(path.read_bytes(), path, "exec"), vars(module))
+        source = path.read_bytes()
+        exec(compile(source, path, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise BadInput(f"--model {model}: {file} cannot be run ({type(error).__name__}: {error}).") from error
     if not hasattr(module, name):
@@ -106,13 +107,16 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         raise
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    return wrap_plug_in(
+    backend = wrap_plug_in(
         plug_in,
         name,
         f"--model {model}",
         settings,
         default_options=BACKEND_OPTIONS if takes_settings else (),
     )
+    # The file decides, not the object's class, which may be imported and made with other arguments.
+    backend.digest = short_digest(source)
+    return backend
 
 
 def _takes_settings(parameter: inspect.Parameter) -> bool:
@@ -180,13 +184,14 @@ class _PlugIn:
 
 
 _DEFAULTS = {
-    "needs_images": True,
-    "one_token": True,
     "describe": dict,
     "several_images": False,
     "order": lambda questions: None,
     "close": lambda: None,
-    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_local", "uses_http", "template_hash")},
+    **{
+        name: getattr(Backend, name)
+        for name in ("needs_images", "one_token", "sees_prompts", "is_local", "uses_http", "template_hash")
+    },
 }
 
 

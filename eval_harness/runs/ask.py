@@ -217,7 +217,7 @@ class Sender:
     def responses(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield one response per request, in any order.
 
-        Raises BadInput if the model has stopped answering, and passes on one of the back end.
+        Raises BadInput if the model has stopped answering. A BadInput of the back end is passed on.
         """
         batches = [list(requests)]
         while batches:

@@ -24,7 +24,14 @@ from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.derive.reading import official_reader
-from eval_harness.models.interface import BACKEND_OPTIONS, DEFAULT_REASONING_TOKENS, Backend, Settings, json_description
+from eval_harness.models.interface import (
+    BACKEND_OPTIONS,
+    DEFAULT_REASONING_TOKENS,
+    Backend,
+    Settings,
+    json_description,
+    short_digest,
+)
 from eval_harness.models.load import Recorded, load_backend
 from eval_harness.reader.judge import NO_JUDGE_DEVIATION, judge_record
 from eval_harness.records.conversation import form_hash, get_form
@@ -199,7 +206,7 @@ def _check_images(config: EvalConfig, backend: Backend, selection: Selection) ->
 
 
 def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
-
+    """Return the number of samples per question."""
     # One sample per rotation of the longest list of options.
     if config.permute:
         return int(selection.questions["options"].map(len).max())
@@ -360,7 +367,7 @@ def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: 
         "fixed_limit": True if config.max_tokens is not None and backend.uses_http else None,
         "max_image_side": settings.max_image_side,
         **{name: getattr(settings, name) for name in BACKEND_OPTIONS},
-        "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],
+        "chat_template": template and short_digest(template.encode()),
         "generation": extra,
         "dtype": settings.dtype,
     }

@@ -39,17 +39,17 @@ from eval_harness.records.run import RunRecord
 from eval_harness.store.similarity import Digests
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
-MAX_TEXT = 2_000
+MAX_REASON_LENGTH = 2_000
 """Maximum characters of a reason."""
-MAX_BYTES = 64 << 10
+MAX_RECORD_BYTES = 64 << 10
 """Maximum bytes of a store's own record."""
 
 
 def _check_plain_text(text: str) -> str:
     """Check that a text is one printable line: the board and comments show it verbatim."""
     # isprintable() also excludes control and bidirectional formatting characters.
-    if not 1 <= len(text) <= MAX_TEXT or not text.isprintable() or text != " ".join(text.split()):
-        raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single spaces")
+    if not 1 <= len(text) <= MAX_REASON_LENGTH or not text.isprintable() or text != " ".join(text.split()):
+        raise ValueError(f"give one line of 1 to {MAX_REASON_LENGTH:,} characters of plain text, with single spaces")
     return text
 
 
@@ -141,11 +141,11 @@ def parse_record(content: bytes, kind: type[RecordT], location: str) -> RecordT:
         location: Path of the file, for messages.
 
     Raises:
-        BadInput: If the content is invalid or larger than MAX_BYTES.
+        BadInput: If the content is invalid or larger than MAX_RECORD_BYTES.
     """
     try:
-        if len(content) > MAX_BYTES:
-            raise BadInput(f"{location}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
+        if len(content) > MAX_RECORD_BYTES:
+            raise BadInput(f"{location}: has {len(content):,} bytes, at most {MAX_RECORD_BYTES:,} are read.")
         return kind.model_validate_json(content)
     except ValidationError as error:
         raise BadInput(

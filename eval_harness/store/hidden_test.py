@@ -241,6 +241,8 @@ class HiddenTest:
             # Errors of the file name its path on the server; those of a full queue name no file.
             error.where = error.where and upload.name
             return Predictions(), [str(error)]
+        except OSError as error:  # no process could be started
+            return Predictions(), [f"{upload.name}: cannot be read now ({error.strerror}). Try again later"]
 
         problems = list(predictions.problems)
         if predictions.samples > 1:

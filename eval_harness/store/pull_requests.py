@@ -38,7 +38,7 @@ from eval_harness.derive.run_files import (
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
 from eval_harness.store.checks import PublishedNames
-from eval_harness.store.contents import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, Submission, utc_now
+from eval_harness.store.contents import ACCEPTANCE, MAX_RECORD_BYTES, WITHDRAWN, Acceptance, Submission, utc_now
 from eval_harness.store.dataset_lookup import find_dataset
 from eval_harness.store.examine import examine_in_sandbox
 from eval_harness.store.folder_store import duplicate_flags
@@ -234,8 +234,8 @@ class PullRequests:
         ]
         new = {path: entry for path, entry in head_files.items() if path not in base_files}
         if len(new) == 1 and not problems and (match := WITHDRAWAL_PATH.fullmatch(next(iter(new)))):
-            if (size := next(iter(new.values())).size) > MAX_BYTES:
-                raise SubmissionRefused(f"{match[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
+            if (size := next(iter(new.values())).size) > MAX_RECORD_BYTES:
+                raise SubmissionRefused(f"{match[0]} has {size:,} bytes, at most {MAX_RECORD_BYTES:,} are read")
             return AddedFiles(head, match[1], match[0], new)
 
         return AddedFiles(head, self._folder_of(new, problems), None, new)

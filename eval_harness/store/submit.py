@@ -235,7 +235,10 @@ def build_submission(
         stated = zip((benchmark, model, data, split), reader.describe(source), strict=True)
         benchmark, model, data, split = (option or in_file for option, in_file in stated)
     if not benchmark or not model:
-        raise BadInput(f"submit {source}: not a folder. For a file of answers, give its --benchmark and --model.")
+        missing = " and ".join(
+            option for option, value in (("--benchmark", benchmark), ("--model", model)) if not value
+        )
+        raise BadInput(f"submit {source}: a file of answers that does not name them: give {missing}.")
     if reproduced:
         raise BadInput(
             f"submit {source}: --reproduced: a file of answers does not describe its run. Run "

@@ -17,7 +17,7 @@ from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import commit_files, hide_progress_bars, http_status, hub_errors, sign_in, with_retries
 from eval_harness.store.contents import (
-    MAX_TEXT,
+    MAX_REASON_LENGTH,
     WITHDRAWN,
     Acceptance,
     Withdrawal,
@@ -40,7 +40,7 @@ def withdraw(store: str | Path, result: str, reason: str, account: str | None = 
     Args:
         store: A folder, or ORG/NAME on the Hub.
         result: Id of the result, or its folder in the store.
-        reason: Plain text, at most MAX_TEXT characters.
+        reason: Plain text, at most MAX_REASON_LENGTH characters.
         account: Who withdraws it, in a folder store; None uses this machine's user.
 
     Returns:
@@ -106,7 +106,7 @@ def _withdrawal(account: str, reason: str) -> bytes:
     try:
         return Withdrawal(account=account, withdrawn_at=utc_now(), reason=" ".join(reason.split())).to_bytes()
     except ValidationError:
-        raise BadInput(f"--reason: give from 1 to {MAX_TEXT:,} characters of plain text.") from None
+        raise BadInput(f"--reason: give from 1 to {MAX_REASON_LENGTH:,} characters of plain text.") from None
 
 
 def _find_result(result: str, folders: list[str], store: str) -> str:

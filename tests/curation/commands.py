@@ -23,6 +23,6 @@ def curate(line: object, *words: object) -> str:
 def score_pair(log: ReviewLog, reviewer: str, pair: str, score_1: int, score_2: int) -> None:
     """Review a pair: two scores, and yes for every check."""
     for name, value in zip(SCORE_FIELDS, (score_1, score_2), strict=True):
-        log.change(reviewer, pair, name, value)
+        log.change(reviewer, pair, name, value, None)
     for check in CHECK_FIELDS:
-        log.change(reviewer, pair, check, "yes")
+        log.change(reviewer, pair, check, "yes", None)

@@ -128,7 +128,7 @@ class VllmServer(OpenAIChat):
         """
         if self._process is not None and self._process.poll() is None:
             return
-        self.close()  # the workers of a server that has ended
+        self.close()  # a server that was killed may have left workers, which hold the memory
         environment = {"VLLM_LOGGING_LEVEL": "WARNING", **os.environ, "VLLM_API_KEY": self._key}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -228,7 +228,10 @@ class TransformersVLM(Backend):
         if not responses:
             if not self.on_cpu:
                 torch.cuda.empty_cache()
-            self.batch_size.shrink(len(prepared.requests))
+            count = len(prepared.requests)
+            self.batch_size.shrink(count)
+            if count > 1:
+                raise MemoryError(f"a batch of {count} questions does not fit into memory; send them in smaller ones")
             raise MemoryError(
                 "even alone it does not fit into memory; use a smaller model, --max-image-side, or a larger device"
             )
@@ -352,10 +355,11 @@ class BatchSize:
     def shrink(self, failed: int) -> None:
         """Use half the size of a batch of `failed` requests that did not fit, and stop growing.
 
-        If one request alone did not fit, return to the largest size that worked.
+        If one request alone did not fit, return to the largest size that worked: one long question
+        says nothing about the others, so the size may go on growing.
         """
         self.size = failed // 2 or self._largest_working
-        self._may_grow = False
+        self._may_grow = self._may_grow and failed == 1
 
     def record_success(self, count: int, memory_share: float) -> None:
         """Record that a batch of `count` requests used this peak share of the memory."""

@@ -92,7 +92,7 @@ def test_decisions_follow_reviews_and_survive_torn_lines_and_restarts(review_fol
     for _ in range(150):
         reviewer, field = rng.choice("ABC"), rng.choice([*SCORE_FIELDS, *CHECK_FIELDS])
         value = rng.choice([*[5, 9, 10] * 9, 4] if field in SCORE_FIELDS else [*["yes"] * 20, "no"])
-        entry_count += log.change(reviewer, "0-1", field, value) is not None
+        entry_count += log.change(reviewer, "0-1", field, value, None) is not None
         answers[reviewer] |= {field: value}
         assert log.pairs["0-1"].decision == expected_decision(answers.values())
         if rng.random() < 0.05 and entry_count:
@@ -103,7 +103,7 @@ def test_decisions_follow_reviews_and_survive_torn_lines_and_restarts(review_fol
             assert (
                 review_folders[0] / REVIEWS_FILE
             ).read_bytes() == torn_bytes  # reading is allowed while another process writes
-            log.change(reviewer, "0-1", "note", f"{rng.random()}")
+            log.change(reviewer, "0-1", "note", f"{rng.random()}", None)
             entry_count += 1
     assert len(read_journal(review_folders[0] / REVIEWS_FILE)) == entry_count
 
@@ -118,7 +118,7 @@ def test_agreement_matches_manual_calculations(review_folders):
     assert (agreement.reviewers, agreement.problems_shared) == (2, 12)
     assert agreement.alpha == pytest.approx(1)
     assert agreement.ac1 == pytest.approx(1)
-    log.change("Cy", "0-1", "score_1", 9)  # has not scored the other problem yet: neither keeps nor rejects
+    log.change("Cy", "0-1", "score_1", 9, None)  # has not scored the other problem yet: neither keeps nor rejects
     assert compute_agreement(log.scores()).ac1 == pytest.approx(1)
     # Gwet: 9 of 10 items agree on True, one differs; p = .95, pe = .095, AC1 = (.9 - .095) / .905.
     assert gwet_ac1(np.array([[True, True]] * 9 + [[True, False]], object)) == pytest.approx((0.9 - 0.095) / 0.905)

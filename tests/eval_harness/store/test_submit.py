@@ -48,7 +48,7 @@ def run(data, tmp_path):
 
 
 def from_file(path, data, **options):
-    """Examine what `medprobe submit FILE` examines: other programs' files are converted first."""
+    """Examine what `medprobe submit FILE` examines."""
     return build_submission(path, Path(data).name, "Foreign 7B", str(data), **options)
 
 

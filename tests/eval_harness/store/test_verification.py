@@ -17,7 +17,7 @@ from dataset_builders.hub.publish import publish
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
-from eval_harness.store.contents import MAX_BYTES, Acceptance, parse_record, utc_now
+from eval_harness.store.contents import MAX_RECORD_BYTES, Acceptance, parse_record, utc_now
 from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import accept, refuse, verify
@@ -240,7 +240,7 @@ def test_untrusted_text_is_bounded_in_output_and_comments():
     assert len(printed) < 30_000 and "and 4,970 more" in printed and "\x1b" not in printed
     landing = Acceptance(account="a", accepted_at=utc_now(), verified_by="b", flags=printable_lines(lines)).to_bytes()
     # What is written must be readable again.
-    assert len(landing) < MAX_BYTES and parse_record(landing, Acceptance, "x").flags[-1] == "and 4,970 more"
+    assert len(landing) < MAX_RECORD_BYTES and parse_record(landing, Acceptance, "x").flags[-1] == "and 4,970 more"
 
 
 def test_large_files_are_not_downloaded(owner, run, data, as_owner, local_hub, monkeypatch):
