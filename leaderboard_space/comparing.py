@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -423,7 +422,7 @@ def cause_rows(comparison: Comparison) -> Table:
     is_verified = all(entry.folder is not None and entry.derived == entry.folder for entry in entries)
     if len(entries) != 2 or comparison.query.branches or comparison.metric not in metrics or not is_verified:
         return []
-    explanation = _explain(comparison.section, entries[0].folder, entries[1].folder, comparison.metric)
+    explanation = _explain(comparison.section, str(entries[0].folder), str(entries[1].folder), comparison.metric)
     if explanation is None or not explanation.causes:
         return []
     rows: Table = [vars(cause) for cause in explanation.causes]
@@ -432,9 +431,12 @@ def cause_rows(comparison: Comparison) -> Table:
 
 
 @cached(COMPUTING)
-def _explain(section: Section, folder_a: Path | None, folder_b: Path | None, metric: str) -> Explanation | None:
-    """Explain the difference of two results of a section; None if it cannot be derived."""
+def _explain(section: Section, folder_a: str, folder_b: str, metric: str) -> Explanation | None:
+    """Explain the difference of two results; None if it cannot be derived.
+
+    The cache forgets it with the section.
+    """
     try:
-        return explain(load_side(str(folder_a), list), load_side(str(folder_b), list), metric)
+        return explain(load_side(folder_a, list), load_side(folder_b, list), metric)
     except BadInput:
         return None

@@ -219,7 +219,7 @@ def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str |
 
 
 def name_set(section: Section) -> str:
-    """Name a question set in citations and saved files."""
+    """Name a question set in citations and in the notes of saved plots."""
     return f"{section.benchmark} ({section.split}), {section.title().lower()}"
 
 

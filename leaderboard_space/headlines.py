@@ -370,7 +370,7 @@ def leaderboard_caption(family: str, standings: Standings, branches: Sequence[Tr
     # Results on the same questions may have different n (published tables): then no size is stated.
     n, n_cases = sizes.pop() if len(sizes) == 1 else (0, 0)
     size = plural(n, case) if n == n_cases else f"{count(n)} from {plural(n_cases, case)}"
-    groups = selection_group_names(branches) if branches else []
+    groups = selection_group_names(branches)
     # "A or B and C" would be ambiguous.
     names = [f"({name})" if " or " in name and len(groups) > 1 else name for name in groups]
     methods = {method_name(row.entry.result.method.name) for row in standings.rows if not row.is_reference}

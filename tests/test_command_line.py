@@ -71,40 +71,17 @@ def test_phantoms_have_one_right_answer(workdir):
 
 
 def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(workdir):
-    medprobe(
-        "eval",
-        "halt-medvqa",
-        "--model",
-        "baseline:chance",
-        "--out",
-        "runs/again",
-        cwd=workdir,
-    )
+    run_again = ("eval", "halt-medvqa", "--out", "runs/again", "--model")
+    medprobe(*run_again, "baseline:chance", cwd=workdir)
     run = workdir / "runs/again"
     first_result, journal = json.loads((run / "result.json").read_text()), (run / "answers.jsonl").read_bytes()
-    medprobe(
-        "eval",
-        "halt-medvqa",
-        "--model",
-        "baseline:chance",
-        "--out",
-        "runs/again",
-        cwd=workdir,
-    )
+    medprobe(*run_again, "baseline:chance", cwd=workdir)
     assert (run / "answers.jsonl").read_bytes() == journal
     medprobe("score", "runs/again", cwd=workdir)
     again = json.loads((run / "result.json").read_text())
     first_result.pop("created_at"), again.pop("created_at")
     assert first_result == again
-    refusal = refused(
-        "eval",
-        "halt-medvqa",
-        "--model",
-        "baseline:always-B",
-        "--out",
-        "runs/again",
-        cwd=workdir,
-    )
+    refusal = refused(*run_again, "baseline:always-B", cwd=workdir)
     assert "baseline:chance" in refusal
     assert "--no-resume" in refusal
     assert (run / "answers.jsonl").read_bytes() == journal

@@ -51,9 +51,7 @@ def own_rerun(world: lies.World, draw: random.Random) -> Iterator[lies.Attempt]:
 
 
 def fine_tune(world: lies.World, draw: random.Random) -> Iterator[lies.Attempt]:
-    """Bob's fine-tune of Ann's model: at least half of its answers differ, and more of them are
-    right.
-    """
+    """Bob's fine-tune of Ann's model: half of its answers or more differ, mostly for the better."""
     run = world.run(name="Bob's fine-tune")
     changes, share = world.answers(draw, run, 0.7), draw.uniform(0.5, 0.9)
     rows = [new if draw.random() < share else dict(old) for old, new in zip(world.victim.rows, changes, strict=True)]
@@ -74,9 +72,7 @@ def declines_often(world: lies.World, draw: random.Random) -> Iterator[lies.Atte
 
 
 def own_arm(world: lies.World, draw: random.Random) -> Iterator[lies.Attempt]:
-    """A run without the right images: a guess, a preference, or the answers of the run
-    with them.
-    """
+    """A run without the right images: a guess, a preference, or the answers with them."""
     image = draw.choice(["withheld", "blank", "swapped"])
     run = lies.changed(world.run(name="Ann's model"), request={"image": image}, method={"image": image})
     rows, share = world.answers(draw, run, draw.uniform(0.2, 0.5)), draw.choice([0.0, 0.7, 1.0])
@@ -98,7 +94,7 @@ def other_wording(world: lies.World, draw: random.Random) -> Iterator[lies.Attem
 
 
 UNSURE = (key_with_noise,)
-"""Most of the kinds that only statistics can detect are caught."""
+"""Kinds that only statistics can detect, so that not every one is caught."""
 HONEST = (lies.honest, strong, weak, own_rerun, fine_tune, declines_often, own_arm, other_wording)
 
 

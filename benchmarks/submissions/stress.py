@@ -43,11 +43,11 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 ADD = """
 import sys
 from pathlib import Path
-from eval_harness.store.submit import submit
+from eval_harness.store.submit import submit_to_store
 folder, data, numbers = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
 for number in numbers:
-    done = submit(Path(f"{folder}/{number}.jsonl"), f"{folder}/store",
-                  "mediconfusion", f"Model {number}", data)
+    done = submit_to_store(Path(f"{folder}/{number}.jsonl"), f"{folder}/store",
+                           "mediconfusion", f"Model {number}", data)
     print(done.location, flush=True)
 """
 VERIFY = (

@@ -23,7 +23,7 @@ from eval_harness.benchmarks.prompt import (
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import Images
-from eval_harness.scores.grading import Graded, make_units, require_columns
+from eval_harness.scores.grading import Graded, check_columns, make_units
 
 _DOT_RUN = lettered_layout(". ", " ")
 
@@ -138,7 +138,7 @@ def units(graded: Graded) -> pd.DataFrame:
     Raises:
         BadInput: If the column `scenario` is missing.
     """
-    require_columns(graded.questions, ["scenario"], purpose=", which the format halt-medvqa needs")
+    check_columns(graded.questions, ["scenario"], purpose=", which the format halt-medvqa needs")
     scenario = graded.questions["scenario"]
     # Means over samples.
     right = graded.right.mean(axis=1)

@@ -30,9 +30,9 @@ from eval_harness.scores.grading import (
     Ints,
     ResponseEnds,
     apply_nonresponse,
+    check_columns,
     decisive_nonresponse,
     make_units,
-    require_columns,
 )
 from eval_harness.scores.intervals import score_ratio
 
@@ -149,9 +149,7 @@ def units(graded: Graded) -> pd.DataFrame:
     Raises:
         BadInput: If a column is missing.
     """
-    require_columns(
-        graded.questions, ["aspect", "adversarial", "image_type"], purpose=", which the format probmed needs"
-    )
+    check_columns(graded.questions, ["aspect", "adversarial", "image_type"], purpose=", which the format probmed needs")
     type_codes = pd.factorize(graded.questions["image_type"])[0]
     # Image types are counted over images, not questions.
     one_per_image = np.unique(graded.case, return_index=True)[1]

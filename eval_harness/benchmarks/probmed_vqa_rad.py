@@ -16,7 +16,7 @@ from eval_harness.benchmarks.probmed import (
     read_official,
 )
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-from eval_harness.scores.grading import Graded, RowGroups, make_units, require_columns
+from eval_harness.scores.grading import Graded, RowGroups, check_columns, make_units
 
 
 def pair_units(graded: Graded) -> pd.DataFrame:
@@ -33,7 +33,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
     Raises:
         BadInput: A column is missing, or a pair has two questions of one kind.
     """
-    require_columns(graded.questions, ["pair_id", "adversarial"], purpose=", which adversarial pairs need")
+    check_columns(graded.questions, ["pair_id", "adversarial"], purpose=", which adversarial pairs need")
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
     rows = pd.Series(np.arange(len(adversarial)), index=graded.questions["pair_id"].to_numpy(dtype=object))
     # Questions outside any pair have no pair_id.

@@ -31,6 +31,7 @@ from eval_harness.reader.judge import (
 from eval_harness.records.request import original_position, rotate_options, rotation
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
+from eval_harness.scores.grading import check_columns
 
 STATUS_BY_DELIVERY = {delivery: status for status, delivery in DELIVERIES.items()}
 """Delivery -> request status, as `read_responses` expects it."""
@@ -259,7 +260,8 @@ def read_responses(
     }
     cache: dict[tuple[object, ...], Reading] = {}
     readings: list[Reading] = []
-    # A column that is not there is read as missing values.
+    check_columns(answers, ["question_id", "response", *(["sample"] if permuted else [])], "answers")
+    # An optional column that is not there is read as missing values.
     columns = ["question_id", "sample", "response", "status", "scores", "finish_reason"]
     table = answers.reindex(columns=columns).astype({"question_id": str})
     # Lists, because iterating over pandas' strings is several times slower.

@@ -20,9 +20,9 @@ from eval_harness.reader.text import CJK_RANGES, lower_aligned
 # --- letters ---
 
 Positions = tuple[int, ...] | None
-"""Result of a rule: positions; () for several options without a decision.
+"""Positions of the options that letters name; () for several without a decision.
 
-None if the rule does not apply.
+None if the text is not of this form.
 """
 
 OPENING_MARKS, CLOSING_MARKS = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"

@@ -1,9 +1,10 @@
 """Read yes or no from a response, a denial without either word, or that it declines to answer.
 
-Every function takes a normalized text. Declining is read in several languages, whether because of
-the model, the image or the question. Not finding something is not declining: "I cannot see any
-nodule" denies the nodule. The question is not considered: "There is an effusion on the
-right" may affirm or deny it, and is left to a judge.
+Every function takes a normalized text (those on declining: in lower case). The question is not
+considered: "There is an effusion on the right" may affirm or deny it, and is left to a judge.
+
+Declining is read in several languages, whether because of the model, the image or the question. Not
+finding something is not declining: "I cannot see any nodule" denies the nodule.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[
     yield from size_problems(record, most_bytes)
 
 
-Check = tuple[object, str]
+_Problem = tuple[object, str]
 """Whether something is wrong with a record, and the message if it is."""
 
 
@@ -146,7 +146,7 @@ def _time_problem(created_at: str) -> str | None:
     return None
 
 
-def _method_checks(run: RunRecord) -> list[Check]:
+def _method_checks(run: RunRecord) -> list[_Problem]:
     method, judge, selection = run.method, run.method.judge or {}, run.benchmark.selection
     names = [judge.get(name) for name in ("prompt", "prompt_hash")]
     are_names = all(isinstance(name, str) and FOLDER_NAME.fullmatch(name) for name in names)
@@ -170,7 +170,7 @@ def _method_checks(run: RunRecord) -> list[Check]:
     ]
 
 
-def _agreement_checks(run: RunRecord) -> list[Check]:
+def _agreement_checks(run: RunRecord) -> list[_Problem]:
     """Compare the request, which decides what is asked, with the description that readers see."""
     request = run.request
     return [
@@ -189,7 +189,7 @@ def _agreement_checks(run: RunRecord) -> list[Check]:
     ]
 
 
-def _model_checks(run: RunRecord) -> list[Check]:
+def _model_checks(run: RunRecord) -> list[_Problem]:
     model, method = run.model, run.method
     # The recorded command counts as evidence, too, should the request have been edited.
     ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)

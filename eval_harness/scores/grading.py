@@ -149,8 +149,8 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     """
     if family not in FACETS_BY_BENCHMARK:
         raise BadInput(f"format {family!r}: unknown. Available: {', '.join(FACETS_BY_BENCHMARK)}.")
-    require_columns(questions, ["question_id", "case_id", "options", "answer", "question_type"])
-    require_columns(answers, ["question_id", "choice", "status"], "answers")
+    check_columns(questions, ["question_id", "case_id", "options", "answer", "question_type"])
+    check_columns(answers, ["question_id", "choice", "status"], "answers")
     keys = questions["answer"].tolist()
     has_key = _sizes(keys) > 0
     rows, column, samples = _row_indices(questions["question_id"], answers)
@@ -318,7 +318,7 @@ def _sizes(cells: Sequence[object]) -> Ints:
     return np.fromiter(map(_size, cells), np.int64, count=len(cells))
 
 
-def require_columns(frame: pd.DataFrame, columns: Sequence[str], name: str = "questions", purpose: str = "") -> None:
+def check_columns(frame: pd.DataFrame, columns: Sequence[str], name: str = "questions", purpose: str = "") -> None:
     """Raise BadInput if a table lacks one of these columns.
 
     Args:

@@ -138,8 +138,8 @@ class ResultFiles:
             path = folder / RESULT_FILE if (folder / RESULT_FILE).exists() else folder / RUN_FILE
             try:
                 status = path.stat()
-                # Acceptance and withdrawal are files beside the result; new notes change the
-                # folder's own time.
+                # Acceptance and withdrawal are files beside the result; a file that is added or
+                # replaced changes the folder's own time.
                 acceptance_states = (file_state(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
                 stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *acceptance_states)
                 if path in self._seen and self._seen[path][0] == stamp:

@@ -60,7 +60,7 @@ def model_metadata(name: str, results: Iterable[Result] = ()) -> ModelMetadata:
             that has them.
 
     Returns:
-        The metadata under the canonical name; unknown fields are None.
+        The metadata under the canonical name; kind and parameters are None if unknown.
     """
     name = canonical_name(name)
     facts = next((row for row in read_table("model_facts") if row["name"] == name), {})

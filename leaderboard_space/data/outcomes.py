@@ -50,8 +50,8 @@ class MetricUnits:
     - `base`: denominators.
     - `expected`: numerators that guessing would get; NaN if chance is unknown.
     - `count`: what a unit adds to n.
-    - `ends`: five arrays, the response outcomes (`nonresponse.RESPONSE_COUNT_COLUMNS`).
-    - `unsettled`: `nonresponse.UNSETTLED_COLUMN`; None if no response is lost.
+    - `ends`: five arrays, the response outcomes (`grading.RESPONSE_COUNT_COLUMNS`).
+    - `unsettled`: `grading.UNSETTLED_COLUMN`; None if no response is lost.
 
     Arrays of shape (U,):
     - `case`, `cluster`: numbers of the unit's case and cluster.
@@ -126,7 +126,7 @@ class MetricUnits:
 
     @cached_property
     def ended(self) -> Ints:
-        """(R, 5) counts of response outcomes per run (`nonresponse.RESPONSE_COUNT_COLUMNS`)."""
+        """(R, 5) counts of response outcomes per run (`grading.RESPONSE_COUNT_COLUMNS`)."""
         sums = [counts.sum(axis=1, dtype=np.int64) for counts in self.ends]
         return np.stack([np.broadcast_to(counts, len(self.top)) for counts in sums], axis=1)
 

@@ -1,10 +1,9 @@
 """Map topics that visitors look for ("MRI", "Ophthalmology") to the labels of each benchmark, and
 search an index of topics, labels, benchmarks and models, tolerant of misspellings.
 
-The modalities and departments of the vocabulary (`dataset_builders/terms.csv`) form a table of
-synonyms, shown on the board: `same` are words for the topic itself, `related` are overlapping
-labels. A label that fits no topic becomes a topic of its own. Scores are never pooled: each label
-keeps its own.
+The modalities and departments of the vocabulary (`dataset_builders/terms.csv`) are the known
+topics: `synonyms` are words for the topic itself, `related` are overlapping labels. A label that
+fits no topic becomes a topic of its own. Scores are never pooled: each label keeps its own.
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ def relation(topic: Topic, label: TopicLabel) -> Relation | None:
 
 
 def all_topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
-    """Collect all topics by slug: those of the table, then one for every other label."""
+    """Collect all topics by slug: those of the vocabulary, then one for every other label."""
     topics = dict(known_topics())
     known_words = {word for topic in topics.values() for word in topic.synonyms}
     for label in labels:
@@ -174,7 +173,7 @@ def matching_labels(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[To
 
 
 def labels_by_topic(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
-    """Return topic slug -> labels of the same meaning, for the topics of the table.
+    """Return topic slug -> labels of the same meaning, for the topics of the vocabulary.
 
     Only the first question set of each benchmark is searched.
     """

@@ -152,9 +152,8 @@ class Server(Scenario, ChaosServer):
             self.settings = replace(self.settings, timeout=20.0)
         return run_evaluation(self.config("openai:m", self.settings))[0]
 
-    def check(self, line, statuses, records, output):
+    def check(self, line, statuses, records):
         concerned = sum(map(self.concerns, self.asked))
-
         failed = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
         assert all(FAULT_MESSAGES.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
         if self.kind in HARMLESS_FAULTS:
@@ -226,7 +225,7 @@ class PlugIn(Scenario):
             lambda *_: wrap_plug_in(self, "M", "--model mine.py:M", settings),
         )[0]
 
-    def check(self, line, statuses, records, output):
+    def check(self, line, statuses, records):
         broken = {
             name for name in self.how if self.concerns(name) and (self.kind == "dies" or PLUG_IN_FAULTS[self.how[name]])
         }
@@ -289,7 +288,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path,
         assert len(twice) <= 1, "at most one question is asked again, before a server or a model is given up"
         if len(records) > 1:  # no terminal: progress is lines
             assert re.search(r"\d+/\d+ \[\d", output), output
-        scenario.check(line, statuses, records, output)
+        scenario.check(line, statuses, records)
         if records and result is None:
             assert not (scenario.out / "result.json").exists(), "what was never asked is not scored"
             if len(records) < scenario.limit:

@@ -35,7 +35,7 @@ class Entry:
     notes: tuple[str, ...] = ()
     """Notes by the board, such as numbers that were left out."""
     provenance: Provenance = field(default_factory=Provenance)
-    """The store's record: submitter, acceptance, withdrawal, notes."""
+    """The store's record: acceptance, with the submitter, and withdrawal."""
 
     derived: Path | None = None
     """Folder of its answers and derived files: its own if a verifier accepted it, else in the

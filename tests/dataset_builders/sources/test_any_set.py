@@ -175,7 +175,7 @@ def content_of(folder):
     return content
 
 
-def expected_content(questions, several):
+def expected_content(questions):
     """Return what `content_of` must return for these questions."""
     content = set()
     for question in questions:
@@ -197,7 +197,7 @@ def test_a_set_in_every_form_of_source_is_the_same_dataset(tmp_path, form, seed)
     for kind in ("tsv", "csv", "json", "jsonl", "parquet", "folder"):
         source, fields = write_source(tmp_path / kind, kind, questions, form)
         report = build("vqa", name="mine", source=source, fields=fields, out=tmp_path / f"{kind}-out")
-        assert content_of(report.folder) == expected_content(questions, several=False), kind
+        assert content_of(report.folder) == expected_content(questions), kind
         manifest = open_repository(report.folder).manifest
         fingerprints.append({split: part["fingerprint"] for split, part in manifest["splits"].items()})
     # The fingerprint does not depend on the form of the source.
@@ -212,7 +212,7 @@ def test_several_right_options_are_read_in_every_form(tmp_path, seed):
         report = build("vqa", name="mine", source=source, fields=fields, out=tmp_path / f"{kind}-out")
         rows = content_of(report.folder)
         # In a set with several right options, a list of one is a question of the same kind.
-        assert {row[:4] for row in rows} == {row[:4] for row in expected_content(questions, several=True)}
+        assert {row[:4] for row in rows} == {row[:4] for row in expected_content(questions)}
         assert {row[4] for row in rows if len(row[3]) > 1} == {"multiple"}
 
 

@@ -197,6 +197,23 @@ def test_adapter_and_pixel_bounds_equal_transformers(workdir):
         assert difference < 1e-3
 
 
+def test_only_prompts_longer_than_the_context_fail(workdir):
+    methods = ("mc", "gd")
+    expected = answers(workdir, "fits", methods, model="tiny")
+    records = answers(workdir, "small", methods, model="vllm:tiny", **ENGINE_OPTIONS | {"max_model_len": 244})
+    for method in methods:
+        failed = {key: line for key, line in records[method].items() if line["status"] == "failed"}
+        assert 0 < len(failed) < len(expected[method])
+        assert all("244" in line["error"] for line in failed.values())
+        fit = records[method].keys() - failed.keys()
+        all_equal, difference = compared(
+            f"those that fit, {method}",
+            *({key: by_method[method][key] for key in fit} for by_method in (expected, records)),
+        )
+        assert all_equal
+        assert difference < 1e-4
+
+
 def test_a_killed_run_leaves_no_server_and_resumes(workdir):
     arguments = ["eval", "mediconfusion", "--model", "vllm:tiny", "--out", "killed", "--max-tokens", "5"]
     arguments += ["--model-args", json.dumps({"dtype": "float32", **ENGINE_OPTIONS}), "--in-flight", "1"]

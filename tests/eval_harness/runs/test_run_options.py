@@ -97,13 +97,12 @@ def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examp
     assert system.startswith("Be brief.\n\nYou are a helpful medical assistant.")
 
 
-def plug_in(folder, text=""):
-    """Write a plug-in that declares nothing but that it needs no images (and `text`)."""
+def plug_in(folder):
+    """Write a plug-in that declares nothing but that it needs no images."""
     file = folder / "mine.py"
     file.write_text(
         "from eval_harness.records.request import Response\n"
         "class Mine:\n    needs_images = False\n    def __init__(self, settings): pass\n"
-        f"    {text}\n"
         "    def generate(self, requests):\n        for r in requests:\n            yield "
         "Response(r.question_id, r.sample, 'A')\n"
     )

@@ -15,7 +15,7 @@ from eval_harness.store.submit import submit_to_store
 from eval_harness.store.verification import verify
 from tests import commands
 from tests.eval_harness.store.submitting import run_folder
-from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 
 DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results"
 
@@ -137,3 +137,14 @@ def test_unpublishable_results_are_refused(api, run, data, publish_score, monkey
     (bare / "eval.yaml").unlink()
     published(bare)
     refused("has no eval.yaml", dataset="ORG/mediconfusion-bare")
+
+
+def test_unwritable_model_repository_is_a_one_line_error(api, local_hub, run, publish_score, monkeypatch):
+    """Discussions disabled, or a read-only token."""
+    local_hub.faults.add(f"/api/models/{MODEL}/commit", 403, times=1000)
+    error_text = publish_score(run, code=2).stderr
+    assert error_text.count("\n") == 1 and MODEL in error_text
+    local_hub.faults.clear()
+    monkeypatch.setenv("HF_TOKEN", READ_ONLY)
+    assert publish_score(run, code=2).stderr.count("\n") == 1
+    assert pulls(api) == []

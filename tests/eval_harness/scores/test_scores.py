@@ -113,6 +113,15 @@ def test_superset_of_the_key_counts_only_for_yes_no_questions() -> None:
         assert not grade("halt-medvqa", halt_questions.assign(question_type=kind), wrong_answers).right.any()
 
 
+def test_samples_are_averaged() -> None:
+    right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
+    wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}
+    two_samples = pd.concat([answers(right, 0), answers(wrong, 1)])
+    scored = compute_scores("mediconfusion", pairs(), two_samples)
+    assert scored.scores["set_accuracy"].value == 50 and scored.scores["confusion"].value == 0
+    assert scored.scores["set_accuracy"].n == 4
+
+
 def test_hidden_answers_are_not_scored() -> None:
     hidden = pairs()
     hidden["answer"] = pd.Series([[] for _ in range(len(hidden))], dtype=object)

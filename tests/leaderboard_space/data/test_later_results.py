@@ -272,12 +272,11 @@ def pages(board: Board) -> Iterator[tuple[str, str]]:
         yield f"{section.key} api", str(api["leaderboard"](section.family, question_set=section.key))
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_no_rank_chart_or_headline_contains_a_reported_value(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_chart_or_headline_contains_a_reported_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invented numbers, of models on the board and of others, far above all results: whatever is
     drawn or saved outside their section is the same as without them.
     """
-    rng = random.Random(seed)
+    rng = random.Random(1)
     names = ["Invented model", *rng.sample(sorted(published_models()), 6), "GPT-4o"]
     invented = [
         {**row, "model": rng.choice(names), "value": f"9{rng.randint(0, 9)}.{rng.randint(10**5, 10**6)}"}

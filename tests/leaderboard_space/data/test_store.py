@@ -19,6 +19,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.query import parse_query
 from tests.commands import medprobe
+from tests.eval_harness.store.submitting import REPO
 from tests.leaderboard_space.stores import add_run, answers, questions
 from tests.localhub.accounts import CURATOR
 
@@ -123,9 +124,6 @@ def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path
     assert board.snapshot is old_snapshot
     (store / "away").rename(store / "results")
     assert board.refresh().stamp == old_snapshot.stamp
-
-
-REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.hub.repository import open_repository
 from eval_harness.store.verification import verify
+from tests.eval_harness.store.submitting import REPO
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board, hand_in
 from tests.localhub.accounts import CURATOR, READER
@@ -21,7 +22,6 @@ from tests.localhub.accounts import CURATOR, READER
 pytestmark = pytest.mark.slow
 
 N_SUBMITTERS = 6
-RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_many_at_once_onto_the_hub(
     local_hub: Any, data: Path, files: list[Path], tmp_path: Path, monkeypatch: Any
 ) -> None:
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-    api.create_repo(**RESULTS)
-    api.upload_file(path_or_fileobj=b"kept", path_in_repo="results/README.txt", **RESULTS)
+    api.create_repo(**REPO)
+    api.upload_file(path_or_fileobj=b"kept", path_in_repo="results/README.txt", **REPO)
     environment = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": READER, "HF_HUB_DISABLE_XET": "1"}
     with (
         board("ORG/results", tmp_path / "home", [data], **environment) as (address, _),
@@ -74,7 +74,7 @@ def test_many_at_once_onto_the_hub(
         outcomes = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
     landed = [answer["place"] for answer in outcomes if answer["ok"]]
     assert len(landed) == len(set(landed)) == N_SUBMITTERS - N_SUBMITTERS // 5
-    pulls = list(api.get_repo_discussions(**RESULTS, discussion_type="pull_request", discussion_status="open"))
+    pulls = list(api.get_repo_discussions(**REPO, discussion_type="pull_request", discussion_status="open"))
     assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     report = verify(f"ORG/results@{pulls[-1].num}", data=[str(data)])

@@ -123,6 +123,8 @@ def test_filters_sorting_and_pins(front: OverviewPages) -> None:
     assert len(matrix(front.page({"hide": ["probmed", "halt-medvqa"]}))["GPT-4o"]) == 3
     assert "No model matches this filter" in front.page({"kind": "none"})
     assert "There is no page &lt;b&gt; here" in front.page({"unknown": "<b>"})
+    page = front.topic({"id": "opthalmology"})
+    assert "No benchmark here has a topic" in page and "Ophthalmology" in page
 
 
 def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gives_away(front: OverviewPages) -> None:
