@@ -7,8 +7,6 @@ with two processes of one run, which start late, are killed and restarted, one o
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/kills.py
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -3,8 +3,6 @@
 The commands themselves are in `commands/`, grouped by stage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import typer

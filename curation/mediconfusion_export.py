@@ -15,8 +15,6 @@ Images, pairs and groups are identified by keyed hashes; the key is stored next 
 See also: the rules by which pairs are kept (`review/review.py`).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

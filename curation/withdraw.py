@@ -7,8 +7,6 @@ its own next to it, which `submit` checks. All other questions keep their ids, s
 comparable question by question.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """List the benchmarks' names outside their packages, which the command line need not load."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

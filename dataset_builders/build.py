@@ -5,8 +5,6 @@ See also: reading each format (one module per benchmark), writing files (`reposi
 publishing (`publish.py`).
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Group cases that share images or patients and must stay in one split."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar

@@ -4,8 +4,6 @@ The command line prints a `BadInput` as one line on standard error and exits wit
 exception is a bug in this package and shows its traceback.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ class Unavailable(BadInput):
     """
 
 
-def first_validation_error(error: ValidationError) -> str:
+def first_validation_error(error: "ValidationError") -> str:
     """Describe the first value of a document that does not fit its schema.
 
     Args:

@@ -1,7 +1,5 @@
 """Map optional libraries to the extras that install them, and report a missing one in one line."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from types import TracebackType
 

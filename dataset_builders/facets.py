@@ -6,8 +6,6 @@ results and the board all use these rules.
 See also: branches of the lexical tree, which combine in the same way (`lexical_tree.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,7 +44,7 @@ def parse_facets(expressions: Sequence[str], labels: Mapping[str, Iterable[str]]
     return pairs
 
 
-def parse_question_facets(questions: pd.DataFrame, facets: Sequence[str]) -> list[tuple[str, str]]:
+def parse_question_facets(questions: "pd.DataFrame", facets: Sequence[str]) -> list[tuple[str, str]]:
     """Parse `FACET=VALUE` expressions against the labels that the questions have.
 
     Args:
@@ -62,7 +60,7 @@ def parse_question_facets(questions: pd.DataFrame, facets: Sequence[str]) -> lis
     return parse_facets(facets, _labelled_positions(questions))
 
 
-def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarray:
+def select_by_facets(questions: "pd.DataFrame", facets: Sequence[str]) -> np.ndarray:
     """Select the questions that have a chosen label in every chosen facet.
 
     A question with several categories matches any of them; an unlabelled question matches none.
@@ -97,7 +95,7 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     return mask
 
 
-def _labelled_positions(questions: pd.DataFrame) -> dict[str, dict[str, IntArray]]:
+def _labelled_positions(questions: "pd.DataFrame") -> dict[str, dict[str, IntArray]]:
     """Return facet -> label -> positions of its questions, for the facets that have labels."""
     declared = dict.fromkeys([*(facet for facets in FACETS_BY_BENCHMARK.values() for facet in facets), "keyword"])
     by_facet: dict[str, dict[str, IntArray]] = {}

@@ -7,8 +7,6 @@ created.
 See also: the append-only journal (`journal.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

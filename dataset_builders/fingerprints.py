@@ -7,8 +7,6 @@ counts as an empty one, so a column that one benchmark adds does not change the 
 others.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -6,8 +6,6 @@ must hold a lock.
 See also: files that are replaced as a whole, and locks (`files.py`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -66,7 +64,7 @@ class Journal:
         """Flush everything written to the disk."""
         os.fsync(self._file.fileno())
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> "Journal":
         return self
 
     def __exit__(

@@ -8,8 +8,6 @@ The words that cause a refusal are the `cue` rows of `terms.csv`.
 See also: the vocabulary (`terms.py`).
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

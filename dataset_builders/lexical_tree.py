@@ -11,8 +11,6 @@ The board's trees and facets are paths of the same kind and use these functions
 (`leaderboard_space/data/tree.py`).
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
@@ -156,7 +154,7 @@ class _TreePageParser(HTMLParser):
         self.text += data
 
 
-def select_by_branches(questions: pd.DataFrame, branches: Sequence[str], facets: Iterable[str] = ()) -> BoolArray:
+def select_by_branches(questions: "pd.DataFrame", branches: Sequence[str], facets: Iterable[str] = ()) -> BoolArray:
     """Select the questions on some branches of the lexical tree.
 
     Args:
@@ -335,7 +333,7 @@ def selection_mask(rows: Mapping[TreePath, IntArray], selection: Iterable[TreePa
     return mask
 
 
-def branch_positions(questions: pd.DataFrame, chain: Sequence[str]) -> dict[TreePath, IntArray]:
+def branch_positions(questions: "pd.DataFrame", chain: Sequence[str]) -> dict[TreePath, IntArray]:
     """Compute the questions on every branch of a chain of facets.
 
     A branch precedes its sub-branches, the largest first. A level without any label is omitted with
@@ -377,7 +375,7 @@ def largest_first_key(label: str, n: int) -> tuple[bool, int, str]:
     return (label == UNLABELLED, -n, label.lower())
 
 
-def positions_by_labels(questions: pd.DataFrame, facets: Sequence[str]) -> dict[TreePath, IntArray]:
+def positions_by_labels(questions: "pd.DataFrame", facets: Sequence[str]) -> dict[TreePath, IntArray]:
     """Group questions by their labels in some facets.
 
     A question with several categories is in each of their groups; one without a label counts as

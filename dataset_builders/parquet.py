@@ -5,8 +5,6 @@ An image that nine questions share is stored as nine small indices into the row 
 of images. See also: the card and the manifest (`contents/`), the columns (`schema.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

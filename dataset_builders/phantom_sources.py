@@ -6,8 +6,6 @@ are original. See also: the drawings (`phantom_drawings.py`), each benchmark's q
 (`benchmarks/*/phantoms.py`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dataset_builders.benchmarks import load_benchmark_module

@@ -1,7 +1,5 @@
 """Connect to a Ray cluster, or start one on this machine for the duration of the work."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

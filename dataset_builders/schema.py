@@ -4,8 +4,6 @@ See also: a benchmark's own columns (`benchmarks/`), the columns' types in Parqu
 and in the card (`contents/card.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, get_type_hints
@@ -30,10 +28,10 @@ class ColumnType:
 
     name: str
     names: tuple[str, ...] = ()
-    fields: tuple[tuple[str, ColumnType], ...] = ()
+    fields: "tuple[tuple[str, ColumnType], ...]" = ()
     meaning: str = ""
 
-    def described(self, meaning: str) -> ColumnType:
+    def described(self, meaning: str) -> "ColumnType":
         """Return the same type with a description."""
         return replace(self, meaning=meaning)
 
@@ -225,7 +223,7 @@ class SourceContent:
             for cases in splits.values():
                 yield from cases
 
-    def map_cases(self, change: Callable[[Case], Case]) -> SourceContent:
+    def map_cases(self, change: Callable[[Case], Case]) -> "SourceContent":
         """Return this content with every case changed, those of the further configs included."""
 
         def map_splits(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:

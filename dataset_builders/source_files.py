@@ -4,8 +4,6 @@ at a time (a TSV with images may be larger than memory), type-checked fields.
 See also: the readers (one per benchmark), images (`images/lookup.py`).
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import json

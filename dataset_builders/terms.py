@@ -15,8 +15,6 @@ where they were read from the file named in `vocabulary`.
 See also: parsing labels (`label_reading.py`).
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """The board's API for programs and agents. Independent of Gradio."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

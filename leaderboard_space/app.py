@@ -6,8 +6,6 @@ and `views/`. `serve(store)` runs the board on this machine; `build_app(store)` 
 Blocks and the middleware that serves its pages (`serving.py`).
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -6,8 +6,6 @@ also: drawing (`views/compare.py`), sentences (`sentences.py`), the causes
 (`eval_harness/store/causes.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,7 +81,7 @@ class Difference:
         """True if the two differ significantly after correction for all comparisons."""
         return self.corrected < sentences.ALPHA and abs(self.value) > sentences.EQUAL_TOLERANCE
 
-    def reversed(self) -> Difference:
+    def reversed(self) -> "Difference":
         """Return the difference `entry_b` - `entry_a`."""
         return replace(
             self,

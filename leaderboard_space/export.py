@@ -1,7 +1,5 @@
 """Export tables as JSON and as CSV (safe against formula injection), with citations."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -5,8 +5,6 @@ Independent of Gradio.
 See also: one benchmark's page (`service.py`), drawing (`views/overview.py`, `views/topic.py`).
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ good, how many beat guessing; and the caption of a table of results.
 See also: sentences on single numbers (`sentences.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Here untrusted text is escaped and truncated, and numbers are rounded.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re

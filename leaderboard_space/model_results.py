@@ -4,8 +4,6 @@ where each is weak and strong.
 See also: which names mean one model (`data/model_names.py`), drawing (`views/model.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 See also: answering them (`service.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,7 +59,7 @@ class BoardQuery:
         """The results in the order of the table, then those without a score on the selection."""
         return [*(row.entry for row in self.standings.standing), *self.standings.hidden]
 
-    def fitting(self) -> BoardQuery:
+    def fitting(self) -> "BoardQuery":
         """Fall back to the first metric with a known score, so that no selection with known scores
         shows an empty board.
 

@@ -4,8 +4,6 @@ is made from its numbers alone, so that a test can check it against them.
 See also: headlines of pages (`headlines.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime
 

@@ -6,8 +6,6 @@ Results are computed from an immutable snapshot and cached, so visitors with the
 share one computation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -9,8 +9,6 @@ of CPU and 80 kB each, for pages whose whole state is in their address. See also
 (`server` in `assets/router.js`), the list of functions (`app.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

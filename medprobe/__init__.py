@@ -4,8 +4,6 @@ docs/api.md describes every name with an example. Names are imported on their fi
 medprobe` alone loads no library.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import wraps

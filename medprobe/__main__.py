@@ -5,8 +5,6 @@ error and exit code 2; an interruption gives one line and exit code 130. Any oth
 exception is a bug and shows its traceback.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from itertools import pairwise
@@ -59,7 +57,7 @@ def main() -> NoReturn:
     sys.exit(code or 0)
 
 
-def _stop_usage(error: TyperException) -> NoReturn:
+def _stop_usage(error: "TyperException") -> NoReturn:
     """Exit with the usage error and a hint at --help.
 
     If there is no message (a command without arguments), Typer has already printed the help.

@@ -1,7 +1,5 @@
 """The command line `medprobe`, assembled from `commands/` and `curation.command_line`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

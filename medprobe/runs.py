@@ -1,7 +1,5 @@
 """Run a model on a benchmark, and return its scores and answers as tables or a plot."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -131,7 +129,7 @@ class Run:
         _finished(self)
         return sight_table(load_arms([self.folder])[0])
 
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """Plot the metrics that are percentages, with 95 % intervals and chance.
 
         Returns:
@@ -234,7 +232,7 @@ def evaluate(
             raise BadInput("base_url: an object runs in this process, without a server. Omit it.")
 
         # The loader returns the given object, whatever the option `model` says.
-        def load(_: str, settings: Settings) -> Backend:
+        def load(_: str, settings: "Settings") -> "Backend":
             return wrap_plug_in(model, kind, f"model {kind}", settings)
 
         if out is None:
@@ -302,7 +300,7 @@ def answer_table(side: Side) -> pd.DataFrame:
     return table
 
 
-def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
+def plot_scores(scores: pd.DataFrame, result: Result) -> "Figure":
     """Plot each percentage as a point with its 95 % interval, and a tick at chance.
 
     Args:

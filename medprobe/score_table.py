@@ -1,7 +1,5 @@
 """Format results as a table of models x benchmarks, for the terminal, Markdown or LaTeX."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

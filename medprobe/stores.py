@@ -1,7 +1,5 @@
 """Submit answers to a results store, load results as a table, compare two results."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import warnings

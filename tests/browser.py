@@ -6,8 +6,6 @@ element that it means (never the first of several, to which others may be added)
 through `expect` or `eventually`, which retry until the page has settled.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 of imports per command.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys

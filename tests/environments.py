@@ -2,8 +2,6 @@
 cache; tests are skipped if the package index is unreachable.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

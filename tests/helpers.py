@@ -2,8 +2,6 @@
 Lines file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

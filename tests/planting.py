@@ -2,8 +2,6 @@
 and search all bytes for them.
 """
 
-from __future__ import annotations
-
 import io
 import random
 import re

@@ -2,8 +2,6 @@
 that the processes of a test run share.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

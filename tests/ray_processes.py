@@ -1,7 +1,5 @@
 """Run commands on a Ray cluster that starts and ends with them, and kill its workers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

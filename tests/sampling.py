@@ -1,7 +1,5 @@
 """Split generated cases: the first few run in `make test`, the others only in `make test-all`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

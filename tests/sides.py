@@ -2,8 +2,6 @@
 only the question, one always says A.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

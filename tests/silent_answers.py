@@ -2,8 +2,6 @@
 about the model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

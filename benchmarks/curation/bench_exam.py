@@ -4,8 +4,6 @@ Each study is a CT or MR series of ten axial or coronal slices of an ellipsoid b
 not timed. The text search is on, as by default. Figures are in `benchmarks/README.md`.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import tempfile

@@ -9,8 +9,6 @@ Both methods must return identical pairs. numpy decides in float32 and rechecks 
 of a threshold in float64; the recheck is part of its time. Figures: benchmarks/README.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
@@ -111,7 +109,7 @@ def by_us(med: np.ndarray, gen: np.ndarray, device: str = "cpu") -> np.ndarray:
     return np.concatenate([pairs.i * len(med) + pairs.j for pairs in search.all_pairs()])
 
 
-def ready(med: np.ndarray, gen: np.ndarray, device: str) -> PairSearch:
+def ready(med: np.ndarray, gen: np.ndarray, device: str) -> "PairSearch":
     """Check and upload the embeddings, ready to search."""
     from curation.mining.pair_search import PairSearch, Thresholds
 

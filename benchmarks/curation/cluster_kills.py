@@ -13,8 +13,6 @@ process and of undisturbed workers, which are timed, too.
         --images 40000 --kills 10
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

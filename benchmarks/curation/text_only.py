@@ -14,8 +14,6 @@ The reader of probes knows the most frequent answer to each text in this very se
 - `text` knows for each question text whether abstaining is mostly correct.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

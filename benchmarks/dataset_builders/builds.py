@@ -24,8 +24,6 @@ FOLDER keeps the made-up sources between calls; `reading` and `sizes` need an ea
 Figures: benchmarks/README.md.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -6,8 +6,6 @@ Times: server start, first table, filter, click until the page is repainted, and
 once. Also the server's memory, and the size and height of a page.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os
@@ -95,7 +93,7 @@ def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
     return section.key, chosen
 
 
-def start_server(store: Path) -> tuple[subprocess.Popen[str], str]:
+def start_server(store: Path) -> "tuple[subprocess.Popen[str], str]":
     """Start the real server in its own process; return the process and its address."""
     with socket.socket() as probe:
         # Let the system choose a free port.

@@ -6,8 +6,6 @@
 Each model's answers are drawn independently of the other models' answers.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -9,8 +9,6 @@ that all models share (`shared`, same mechanism). `known` is a test that is give
 and uses Dunnett's critical value; no test of score differences can do better.
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import cache
 

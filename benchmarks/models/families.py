@@ -7,8 +7,6 @@ the paths that the self-test at load time did not find equal.
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/families.py --questions 12 --seed 0
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import random

@@ -13,8 +13,6 @@ The model has 36 image tokens; one torch thread; nine questions per image, as in
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/harness_speed.py
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import random

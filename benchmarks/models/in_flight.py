@@ -8,8 +8,6 @@ questions per second.
     PYTHONPATH=. python benchmarks/models/in_flight.py
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import io

@@ -8,8 +8,6 @@ texts are compared, too.
         [qwen2_5_vl ...] [--width 1024] [--layers 4] [--side 672]
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

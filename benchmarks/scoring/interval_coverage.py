@@ -26,8 +26,6 @@ The intervals are compared with `reference`: Wilson's interval at the effective 
 analysis-of-variance estimate of the correlation, implemented independently here.
 """
 
-from __future__ import annotations
-
 import argparse
 import zlib
 from collections.abc import Callable, Iterator

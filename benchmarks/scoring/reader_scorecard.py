@@ -21,8 +21,6 @@ If a parser finds no option and draws one at random, the drawn option counts as 
 human reads one; *wrong*: an option was read that the human does not accept.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -10,8 +10,6 @@ one unit repeated many times, as a model in a loop or a hostile submitter writes
 of three. Exits with status 1 if a limit is exceeded.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -9,8 +9,6 @@ of a probit model, half of it common to pairs that share images). A study asks n
 drawn at random. The difference is tested as by `medprobe compare`.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np

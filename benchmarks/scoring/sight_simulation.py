@@ -13,8 +13,6 @@ an image or with a blank one, as a model should; then only the run with swapped 
 the text is worth. Results are compared with their expectation, computed from many more draws.
 """
 
-from __future__ import annotations
-
 import argparse
 import zlib
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 The numbers are computed as on the board, from simulated answers with a fixed seed.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -9,8 +9,6 @@ at least three points. Its true points are the change of the score of the run th
 into. Pairs without a fault are two runs of one model, or of two models of different skill.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import time

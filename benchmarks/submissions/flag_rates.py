@@ -7,8 +7,6 @@ Prints the table in `docs/submitting.md`. The kinds are those of the tests
 stores with six results of other accounts.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import tempfile

@@ -8,8 +8,6 @@ A user who is undecided between some options gains the most; where a model is su
 such scores do not change it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 QUESTIONS = 21_281

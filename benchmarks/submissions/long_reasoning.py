@@ -8,8 +8,6 @@ question. Prints seconds, the peak memory of this process and of its children (M
 the files (MB).
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import sys

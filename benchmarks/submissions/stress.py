@@ -11,8 +11,6 @@ Checks that nothing acknowledged is lost, and measures the memory that `verify` 
   answers.parquet or run.json (tests/eval_harness/store/untrusted/hostile.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -62,7 +60,7 @@ print(*[result.status for result in verify(sys.argv[1], data=[sys.argv[2]])])
 """
 
 
-def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
+def start_child(code: str, *arguments: object) -> "subprocess.Popen[str]":
     """Run code in a new Python process."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -1,7 +1,5 @@
 """Commands probe and hallucinate: ProbMed- and HALT-MedVQA-style sets from custom data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

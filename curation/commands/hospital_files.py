@@ -4,8 +4,6 @@ The keys of an exam follow from headers and geometry, those of a GMAI-MMBench-st
 labels.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

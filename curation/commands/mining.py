@@ -1,7 +1,5 @@
 """Commands embed, pairs and histograms: from images to the pairs on which two encoders disagree."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 They lead from questions that a language model writes to a reviewed benchmark.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -190,7 +188,7 @@ def patterns(
 
 def open_language_model(
     model: str, base_url: str | None, send_to_provider: bool, **settings: Any
-) -> tuple[Writer, AskSettings]:
+) -> "tuple[Writer, AskSettings]":
     """Open the language model of a command.
 
     Args:

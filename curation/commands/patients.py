@@ -1,7 +1,5 @@
 """Commands deidentify, texts, withdraw and id, which protect patients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Read a user's own multiple-choice questions from a table."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence

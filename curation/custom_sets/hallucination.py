@@ -19,8 +19,6 @@ See also: whether an option may be replaced (`option_texts.py`), requests to the
 (`writing/asking.py`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

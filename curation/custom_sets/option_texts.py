@@ -6,8 +6,6 @@ left out if an option refers to other options, fits any image, or may mean the s
 option.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

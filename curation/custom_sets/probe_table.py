@@ -8,8 +8,6 @@ listed.
 See also: parsing labels (`dataset_builders/label_reading.py`), the questions (`probing.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

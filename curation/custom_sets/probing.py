@@ -21,8 +21,6 @@ See also: reading the table, its positions and boxes (`probe_table.py`); tables 
 extracts from captions (`writing/caption_facts.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

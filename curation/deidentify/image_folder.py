@@ -19,8 +19,6 @@ See also: detection of burned-in text (`images/burned_in_text.py`), decisions ab
 (`review_texts.py`).
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set

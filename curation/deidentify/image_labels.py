@@ -13,8 +13,6 @@ names.
 See also: the readers (`curation/readers/`), the images (`image_folder.py`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field

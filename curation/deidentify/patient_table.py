@@ -10,8 +10,6 @@ identify a patient, too, so a person has to read the texts. A DICOM header itsel
 only the picture of the file is written (`curation/readers/pixels.py`).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

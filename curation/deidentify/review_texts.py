@@ -7,8 +7,6 @@ deleted together with its labels and its rows in table.csv. In a folder of `gmai
 `gmai` applies it. The page is served on this machine only.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

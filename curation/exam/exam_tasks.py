@@ -8,8 +8,6 @@ inversus, whereas "is it mirrored" might be answered from the organs.
 See also: rules for readers (`docs/exam.md`), the choice of pairs (`pairs.py`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ one path (crop, resampling, the change, the frame), so that neither border nor s
 tells the answer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections import Counter

@@ -10,8 +10,6 @@ first) looks consistent; no program can see that in the header alone.
 See also: their pictures (`pairs.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

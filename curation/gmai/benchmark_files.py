@@ -5,8 +5,6 @@ contains nothing from source file names, headers or patient ids: questions are n
 patients are keyed hashes in the column `group`. The TSVs are in VLMEvalKit's layout.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

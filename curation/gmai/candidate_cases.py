@@ -4,8 +4,6 @@ A case is a possible question: one image with one target, or with all labels of 
 one granularity, with its task and department.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable

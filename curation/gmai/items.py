@@ -6,8 +6,6 @@ published. The ids of files, patients and items are hashes with the key `dataset
 name may contain the patient's name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -11,8 +11,6 @@ The task and department of a label are the majority vote of three taggers (`vali
 GMAI-MMBench, "label categorization").
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter, defaultdict

@@ -11,8 +11,6 @@ This module also writes contact sheets, on which inverted masks, shifted boxes a
 easy to see.
 """
 
-from __future__ import annotations
-
 import base64
 import shutil
 from collections import Counter, defaultdict

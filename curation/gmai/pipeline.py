@@ -5,8 +5,6 @@ take seconds and are repeated in every run, so a changed table takes effect. Que
 runs are kept as long as they are still correct.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter, defaultdict

@@ -9,8 +9,6 @@ See also: the same measurement with a language model (`medprobe curate quality`,
 `report/blind_baseline.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -7,8 +7,6 @@ A question keeps its text and options as long as they are correct, since what a 
 must not change. It keeps its number forever, and its patient keeps its split.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter, defaultdict
@@ -153,7 +151,7 @@ class WrittenQuestion:
 
     case: Candidate
     question: str
-    choice: OptionSet
+    choice: "OptionSet"
     split: str
     index: int
     """Number of the question in the benchmark, from 1."""
@@ -172,7 +170,7 @@ class EarlierQuestions:
     """
 
     indices: Mapping[str, int]
-    questions: Mapping[str, tuple[str, OptionSet]]
+    questions: "Mapping[str, tuple[str, OptionSet]]"
     splits: Mapping[str, str]
 
     def number_cases(self, cases: Sequence[Candidate], splits: Mapping[str, str]) -> dict[str, int]:

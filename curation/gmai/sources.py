@@ -6,8 +6,6 @@ departments, 4 granularities (GMAI-MMBench, tables 5 to 7).
 See also: one dataset (`readers/dataset.py`), the label table (`label_table.py`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -83,7 +81,7 @@ class Sources(StrictModel):
     datasets: tuple[SourceDataset, ...]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Sources:
+    def _consistent(self) -> "Sources":
         names = [dataset.name for dataset in self.datasets]
         if not names:  # `min_length` would only count valid datasets
             raise ValueError("datasets: give at least one")

@@ -5,8 +5,6 @@ Reviewers mark what is wrong with each question; taggers set the task and depart
 See also: the page (`dataset_builders/browser_page/page.py`), how tags are used (`label_table.py`).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Set

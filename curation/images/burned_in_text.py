@@ -4,8 +4,6 @@ Only the position of the text is used and stored, never the recognised character
 what happens to an image with text (`deidentify/review_texts.py`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

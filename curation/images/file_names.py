@@ -8,8 +8,6 @@ Images written by `medprobe curate deidentify` already have keyed hashes as file
 from them need no list: these names serve as ids.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -9,8 +9,6 @@ The two kinds of image source, `ImageFolder` and `RemoteImages`, have the same m
 See also: embedding (`curation/mining/embedding.py`), captions (`image_table.py`).
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -134,7 +132,7 @@ class RemoteImages:
         self._starts = cache(self._read_starts)
         self._column = lru_cache(maxsize=2)(self._read_column)  # few row groups suffice, since rows are read in order
 
-    def __reduce__(self) -> tuple[type[RemoteImages], tuple[str]]:
+    def __reduce__(self) -> "tuple[type[RemoteImages], tuple[str]]":
         return RemoteImages, (self.address,)
 
     def __str__(self) -> str:

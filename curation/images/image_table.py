@@ -3,8 +3,6 @@
 See also: the images themselves (`image_index.py`).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -15,8 +15,6 @@ unpaired; it is never paired with an image of the same name in another folder.
 Unicode normalisation, `\\` for `/`, a leading `./` and the case of suffixes never matter.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

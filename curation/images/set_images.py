@@ -7,8 +7,6 @@ See also: keyed hashes (`dataset_builders/contents/pseudonyms.py`), metadata rem
 (`dataset_builders/images/metadata.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path

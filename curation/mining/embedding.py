@@ -9,8 +9,6 @@ file per finished batch with the sha256 and the vector of each of its images. A 
 resumes, and if images are added, only these are encoded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from curation.mining.encoders import Encoder
 
 
-def encoder_key(encoder: Encoder) -> str:
+def encoder_key(encoder: "Encoder") -> str:
     """Return the key of an encoder, which names its files.
 
     The key consists of the encoder's name and a hash of everything that determines its vectors: the
@@ -61,7 +59,7 @@ class EncodingJob:
     images: ImageSource
     pending: pd.DataFrame
     cache: Path
-    encoder: Encoder
+    encoder: "Encoder"
     batch_size: int
 
 
@@ -72,7 +70,7 @@ EncodingBackend = Callable[[EncodingJob], Iterator[int]]
 def embed(
     images: Path | str,
     out: Path,
-    encoder: Encoder,
+    encoder: "Encoder",
     batch_size: int = 32,
     encode: EncodingBackend | None = None,
 ) -> Path:
@@ -181,7 +179,7 @@ def _stored_batches(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
             yield batch["sha256"].tolist(), batch["vectors"]
 
 
-def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Path:
+def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: "Encoder") -> Path:
     """Write all vectors as one array in index order, with one batch in memory at a time."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):

@@ -8,8 +8,6 @@ appendix F, which compares encoders, averages over patch tokens; `--pooling mean
 This module imports torch; open_clip and transformers are imported only when an encoder is loaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Workers that die are restarted and repeat their images or block. A batch may the
 cache twice, with the same vectors. All nodes must share the folders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +26,7 @@ all of them are encoded again.
 
 
 def _run_tasks(
-    cluster: RayCluster, actor: type[EncodingWorker | Searcher], actor_args: Sequence[Any], tasks: Iterable[Any]
+    cluster: RayCluster, actor: "type[EncodingWorker | Searcher]", actor_args: Sequence[Any], tasks: Iterable[Any]
 ) -> Iterator[int]:
     """Call `run` of a cluster's workers with each task; yield its results in any order."""
     with ray_connection(cluster) as ray:

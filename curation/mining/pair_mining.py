@@ -8,8 +8,6 @@ A search folder has `search.json` (thresholds and embeddings), `blocks/<first ro
 when finished `pairs.parquet`, `set_aside.parquet` and `report.json` (counts).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

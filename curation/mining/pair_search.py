@@ -9,8 +9,6 @@ of the threshold, it counts and is reported as equal to the threshold. The searc
 the same pairs as one in float64, on CPU and GPU alike; reported cosines have float32 precision.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Iterator

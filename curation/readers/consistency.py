@@ -6,8 +6,6 @@ probably shifted others, too, without causing a contradiction. One such entry is
 refuse the whole dataset (`refuse_contradictions`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One labelled dataset of sources.yaml: its files, its reader, and what all its images share."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 from pathlib import Path
@@ -146,7 +144,7 @@ class SourceDataset(StrictModel):
         return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _complete(self) -> SourceDataset:
+    def _complete(self) -> "SourceDataset":
         reader, (kind, is_needed) = self.reader, READER_ANNOTATIONS[self.reader]
         patterns = [pattern for pattern in (self.image, self.label) if pattern]
         is_other_kind = self.annotations is not None and kind and (kind == "file") != self.annotations.is_file()

@@ -5,8 +5,6 @@ labels of single pictures.
 See also: pixels (`pixels.py`), the table of readers (`registry.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial

@@ -7,8 +7,6 @@ class of the whole image), a box, or a mask.
 See also: the registry of readers (`registry.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,7 +79,7 @@ class Unit:
     key: str
     files: list[Path]
     """A change of their sizes or modification times means that the unit is read again."""
-    load: Callable[[Unit], list[Picture]]
+    load: "Callable[[Unit], list[Picture]]"
     """Loads the pictures; raises Skipped."""
     skips: list[str] = field(default_factory=list)
     """Why `load` skipped parts of the unit while using the rest."""
@@ -102,7 +100,7 @@ class Annotation:
     facts: Mapping[str, str | None] = field(default_factory=dict)
     """patient, age, sex, site"""
     unsure: frozenset[str] = frozenset()
-    load: Callable[[Path, Annotation, SourceDataset, Unit], list[Picture]] = field(
+    load: "Callable[[Path, Annotation, SourceDataset, Unit], list[Picture]]" = field(
         default_factory=lambda: load_picture, repr=False
     )
     """Loads the image with its targets; raises Skipped."""

@@ -5,8 +5,6 @@ are rendered as a viewer shows them: rescale, VOI LUT or window, MONOCHROME1, or
 pixels.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A reader of annotated images yields annotations, which are paired with images he
 DICOM yields units itself. A unit's `load` returns its pictures or raises `Skipped`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

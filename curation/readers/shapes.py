@@ -4,8 +4,6 @@ Each yields annotations with the image name that the source states; `pictures.py
 images.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -59,7 +57,7 @@ class CocoImage(BaseModel):
     file_name: str
     height: int | None = None
     width: int | None = None
-    patient_id: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
+    patient_id: "Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))]" = None
 
 
 class CocoCategory(BaseModel):

@@ -3,8 +3,6 @@
 A table has one row per image, one column per label, or one row per box.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial

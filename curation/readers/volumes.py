@@ -8,8 +8,6 @@ through the same steps.
 See also: DICOM series (`dicom.py`), the registry of readers (`registry.py`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

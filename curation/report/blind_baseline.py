@@ -9,8 +9,6 @@ answer to the same text therefore gets no pair right, but half of the questions,
 something other than the image gives answers away.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

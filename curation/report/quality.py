@@ -9,8 +9,6 @@ cosines (`write_histograms`), as in MediConfusion's figure 8 (appendix F).
 """
 
 # ruff: noqa: E501
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,8 +16,6 @@ Agreement is measured by Krippendorff's alpha (ordinal) on scores, and by Gwet's
 reject, for which alpha would be uninformative, since nearly everything is kept.
 """
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path

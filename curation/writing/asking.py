@@ -10,8 +10,6 @@ is omitted.
 See also: permission to send texts to a server (`eval_harness/models/http/chat_client.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

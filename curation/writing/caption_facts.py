@@ -12,8 +12,6 @@ See also: requests to the model (`asking.py`), the questions made from such a ta
 (`custom_sets/probing.py`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -4,8 +4,6 @@
 image. A reply that names anything outside the list is rejected; no category is guessed from it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -8,8 +8,6 @@ resumes and pays for nothing twice), `drafts.parquet` (the pairs with a question
 exist, no question changes) and `funnel.json` (number of pairs dropped at each step, tokens, cost).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ To add a benchmark, write its package and add its name to `benchmark_names.py`. 
 same name in `eval_harness` and `leaderboard_space` are then found automatically.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable
 from types import ModuleType

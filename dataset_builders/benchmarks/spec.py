@@ -2,8 +2,6 @@
 spec of any layer.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ saved is on disk.
 See also: markup, style and script (`page_markup.py`), serving and links (`page_server.py`).
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ below them. The page loads nothing from other servers.
 """
 
 # ruff: noqa: E501
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from html import escape

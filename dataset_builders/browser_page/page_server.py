@@ -5,8 +5,6 @@ personal link for each reviewer; its secret also identifies the reviewer.
 `serve_page` serves until it is stopped, `serve_meanwhile` while other code runs.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import secrets

@@ -5,8 +5,6 @@ about.yaml in its source, and the report of `medprobe curate deidentify`.
 See also: the benchmarks' texts (`benchmarks/`), the Parquet files.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

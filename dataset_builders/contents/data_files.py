@@ -5,8 +5,6 @@
 changes the YAML, so that `datasets` does not return cached rows of the earlier build.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -9,8 +9,6 @@ the image as a data URI (stored once per row group), the answer key as letters, 
 Specification: https://huggingface.co/docs/hub/eval-results; inspect_ai/_eval/task/hf.py (0.3.285).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ The key is stored beside its set (`NAME.key`, readable by the owner only), never
 the key, the id of a known name can be computed; without it, guessing names reveals nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

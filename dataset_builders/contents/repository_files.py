@@ -4,8 +4,6 @@ See also: the Parquet layout (`parquet.py`), the card's text (`card.py`), openin
 (`hub/repository.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

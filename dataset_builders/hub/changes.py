@@ -1,7 +1,5 @@
 """Compare two versions of a dataset (`medprobe diff ORG/NAME@v1 @v2`) without loading images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Connect to the Hub (URL, account, retries, one-line errors with a remedy), and commit files."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -50,7 +48,7 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
 
 
-def connect(token: str | None = None) -> HfApi:
+def connect(token: str | None = None) -> "HfApi":
     """Create a client of the Hub.
 
     Args:
@@ -80,7 +78,7 @@ def anonymous_access() -> Iterator[None]:
         _ANONYMOUS.reset(token)
 
 
-def connect_with_token(token: str | None = None) -> HfApi:
+def connect_with_token(token: str | None = None) -> "HfApi":
     """Create a client that may write.
 
     Args:
@@ -97,7 +95,7 @@ def connect_with_token(token: str | None = None) -> HfApi:
     return connect(token)
 
 
-def sign_in(repo_id: str, token: str | None = None) -> tuple[HfApi, str]:
+def sign_in(repo_id: str, token: str | None = None) -> "tuple[HfApi, str]":
     """Create a client that may write to a repository.
 
     Args:
@@ -325,7 +323,7 @@ def _one_line(text: str) -> str:
 
 
 def commit_files(
-    api: HfApi,
+    api: "HfApi",
     repo_id: str,
     files: Mapping[str, bytes | Path | None],
     message: str,
@@ -335,7 +333,7 @@ def commit_files(
     parent: str | None = None,
     revision: str | None = None,
     pull_request: bool = False,
-) -> CommitInfo:
+) -> "CommitInfo":
     """Write files in one commit, completely or not at all.
 
     Args:

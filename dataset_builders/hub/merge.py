@@ -5,8 +5,6 @@ Files that others changed or added on the Hub are never replaced or deleted. In 
 edited there, only `configs` belongs to medprobe.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping

@@ -7,8 +7,6 @@ licence texts. Other files are left out and reported, so that nothing is publish
 See also: the Hub's errors (`client.py`), changes of others (`merge.py`).
 """
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -226,7 +224,7 @@ def publish(
     )
 
 
-def _set_gating(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
+def _set_gating(api: "HfApi", repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
     """Require readers to request access, before any data is uploaded."""
     if with_retries(lambda: api.repo_info(repo_id, repo_type="dataset")).gated != gated:
         with_retries(lambda: api.update_repo_settings(repo_id, gated=gated, repo_type="dataset"))
@@ -234,7 +232,9 @@ def _set_gating(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> l
     return [f"gated: readers must request access, which is granted {granted}"]
 
 
-def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence[str], private: list[str]) -> list[str]:
+def _set_variables(
+    api: "HfApi", repo_id: str, results: str | None, data: Sequence[str], private: list[str]
+) -> list[str]:
     """Set the Space's variables that differ; report them and the secret needed for private
     repositories.
     """
@@ -254,7 +254,7 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
     return done
 
 
-def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
+def _find_private(api: "HfApi", names: Sequence[str], account: str) -> list[str]:
     """Return the names of those dataset repositories that are private.
 
     Raises BadInput if one is not visible.
@@ -268,7 +268,7 @@ def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
 
 
 def _commit_changes(
-    api: HfApi, repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
+    api: "HfApi", repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
 ) -> tuple[str, PublishChanges]:
     """Make main equal to `files` in at most one commit.
 
@@ -296,13 +296,13 @@ def _commit_changes(
     return with_retries(attempt), tries[0]
 
 
-def _tag_commit(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
+def _tag_commit(api: "HfApi", repo_id: str, kind: str, tag: str | None) -> str | None:
     """Return the commit that a tag names; None if the tag does not exist."""
     tags = api.list_repo_refs(repo_id, repo_type=kind).tags if tag else []
     return next((ref.target_commit for ref in tags if ref.name == tag), None)
 
 
-def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
+def _create_tag(api: "HfApi", repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
     """Tag the commit `head`. Raises BadInput if the tag names another commit, such as an older
     version.
     """

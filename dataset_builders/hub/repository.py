@@ -4,8 +4,6 @@ See also: writing one (`build.py`). Does not import torch; `datasets` and the Hu
 imported where they are used.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -181,7 +179,7 @@ class Repository:
             raise BadInput(f"{self.data}: has no files of config {config!r}, split {split!r}.")
         return names
 
-    def to_datasets(self, config: str | None = None) -> DatasetDict:
+    def to_datasets(self, config: str | None = None) -> "DatasetDict":
         """Load a config as `datasets.load_dataset` does, with images decoded on access.
 
         Args:

@@ -4,8 +4,6 @@ downloads resume.
 See also: which images a benchmark needs (its reader), finding images in folders (`lookup.py`).
 """
 
-from __future__ import annotations
-
 import re
 import string
 import time

@@ -19,8 +19,6 @@ redistribute such copies:
 advice.
 """
 
-from __future__ import annotations
-
 import re
 
 _CREATIVE_COMMONS = re.compile(r"cc by(?: nc)?(?: (?:sa|nd))?(?: [1-4] [05](?: [a-z]{2,3})?)?")

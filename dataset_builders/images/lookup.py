@@ -3,8 +3,6 @@
 See also: downloading (`download.py`), writing (`parquet.py`).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -8,8 +8,6 @@ be rotated without it.
 See also: the picture that a model is shown (`picture.py`).
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

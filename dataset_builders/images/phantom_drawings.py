@@ -5,8 +5,6 @@ No medical image is involved. Equal arguments give equal bytes. See also: the qu
 (`benchmarks/*/phantoms.py`).
 """
 
-from __future__ import annotations
-
 import io
 import zlib
 from collections.abc import Callable

@@ -8,8 +8,6 @@ scanner remain comparable.
 See also: checks of files (`lookup.py`), metadata (`metadata.py`).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -21,8 +21,6 @@ server reads only plain files, in the sandbox.
 - Plain answers as a JSON list of `{question_id, response}`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Runs only on the submitter's machine; needs the extra `inspect`. Logs of our own
 (`inspect_tasks.py`) name their benchmark, dataset and split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +35,7 @@ def recognises(path: Path) -> bool:
     return head.startswith(b"{") and all(name in head for name in (b'"eval"', b'"version"', b'"status"'))
 
 
-def read_header(path: Path) -> EvalLog:
+def read_header(path: Path) -> "EvalLog":
     """Read a log without its samples.
 
     Raises:
@@ -61,7 +59,7 @@ def read_header(path: Path) -> EvalLog:
     return log
 
 
-def iter_samples(path: Path) -> Iterator[EvalSample]:
+def iter_samples(path: Path) -> "Iterator[EvalSample]":
     """Yield the samples of a log.
 
     Raises:
@@ -105,7 +103,7 @@ def describe(path: Path) -> Description:
     return metadata.get("benchmark"), log.eval.model or None, metadata.get("data"), metadata.get("split")
 
 
-def _task_metadata(log: EvalLog) -> dict[str, Any]:
+def _task_metadata(log: "EvalLog") -> dict[str, Any]:
     """Return the metadata that our tasks write; empty for other logs."""
     metadata = (log.eval.metadata or {}).get("medprobe")
     return metadata if isinstance(metadata, dict) else {}
@@ -145,7 +143,7 @@ def iter_answers(
         yield location, question_id, record | parse_output(sample.output, sample.error is not None)
 
 
-def parse_output(output: ModelOutput, failed: bool) -> dict[str, Any]:
+def parse_output(output: "ModelOutput", failed: bool) -> dict[str, Any]:
     """Parse a model's output.
 
     Args:

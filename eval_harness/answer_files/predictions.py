@@ -8,8 +8,6 @@ types and invalid numbers are rejected; all problems are reported at once, each 
 See also: reading the files within limits (`untrusted.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ Pickles are never loaded, archives never opened. Records are yielded with their 
 interpreted here (see `predictions.py`). A problem is added to a list, and reading continues.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -330,7 +328,7 @@ def iter_parquet_rows(
     max_bytes: int = DEFAULT_MAX_UNPACKED_BYTES,
     max_rows: int = MAX_ANSWERS,
     name: str = "answers.parquet",
-    schema: pa.Schema | None = None,
+    schema: "pa.Schema | None" = None,
 ) -> Iterator[Record]:
     """Yield the rows of a Parquet file, or of the bytes of an answers.parquet.
 
@@ -409,7 +407,7 @@ def iter_parquet_rows(
         raise unreadable(str(error) or type(error).__name__) from None
 
 
-def _column_types(schema: pa.Schema) -> dict[str, str]:
+def _column_types(schema: "pa.Schema") -> dict[str, str]:
     """Return column -> type; the name of a list's elements (item, element) is ignored."""
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 

@@ -4,8 +4,6 @@ See also: a model's own chat template (`models/local/model_inputs.py`), reading 
 (`derive/reading.py`).
 """
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.benchmarks.spec import load_spec
 from dataset_builders.errors import BadInput

@@ -7,8 +7,6 @@ are micro averages (GPT-4o, test, Table 10: 53.96, whereas the mean of its 18 ta
 text describes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

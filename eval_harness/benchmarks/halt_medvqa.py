@@ -6,8 +6,6 @@ the paper's n (542, 817) are the last indices of its files, which hold 543 and 8
 accuracies fit 543 and 818.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

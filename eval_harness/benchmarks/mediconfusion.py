@@ -5,8 +5,6 @@ accuracy, confusion and invalid (ICLR text, section 3.3; Tables 1 and 2). See al
 several runs (`store/aggregate.py`), the free-form judge (`reader/judge.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

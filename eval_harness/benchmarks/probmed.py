@@ -11,8 +11,6 @@ Table 6 locates diagnostic errors: each step is scored on the images whose earli
 correct.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

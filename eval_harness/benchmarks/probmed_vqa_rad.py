@@ -3,8 +3,6 @@
 Yan et al., 2024, section 4.1.1, Table 3.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Define prompt templates and how questions are rendered into them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Sequence

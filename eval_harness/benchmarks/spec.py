@@ -1,7 +1,5 @@
 """Declare the harness side of a benchmark: prompts, metrics, defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 A question with several correct options is answered correctly only by exactly these options.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -4,8 +4,6 @@ It has one row per answered (question, sample). `answers.parquet` holds the mode
 `judge.parquet` a judge model's replies about them.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ A store keeps the output under a key that covers everything the output depends o
 the dataset, or `DERIVE_VERSION` change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

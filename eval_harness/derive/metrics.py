@@ -4,8 +4,6 @@ A benchmark's own metrics are in its module (`benchmarks/`). See also: the rule 
 (`scores/grading.py`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dataset_builders.benchmarks import FORMATS

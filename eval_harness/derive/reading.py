@@ -5,8 +5,6 @@ The judge's replies are used only if the rules read nothing, except for free-for
 to the original option order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

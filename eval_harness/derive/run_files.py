@@ -6,8 +6,6 @@ and `units.parquet` (the contribution of each question or case to each metric), 
 that `result.json` names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,7 +43,7 @@ class SubmittedFiles(NamedTuple):
     judge: bytes | None = None
 
     @classmethod
-    def from_folder(cls, folder: Path) -> SubmittedFiles:
+    def from_folder(cls, folder: Path) -> "SubmittedFiles":
         """Read the files of a folder. Raises OSError."""
         judge = folder / JUDGE_FILE
         return cls(

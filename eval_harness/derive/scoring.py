@@ -4,8 +4,6 @@ See also: reading responses (`derive/reading.py`), the result file (`records/res
 neither torch nor gradio.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

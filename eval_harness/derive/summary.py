@@ -3,8 +3,6 @@
 See also: what a unit of a metric is (the benchmark modules), the statistics (`intervals.py`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

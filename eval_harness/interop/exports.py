@@ -17,8 +17,6 @@ that the harnesses write (`answer_files/harness_formats.py`).
   split. VLMEvalKit's scorer supports neither pairs, nor probes, nor answers with several letters.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import json
@@ -98,7 +96,7 @@ def decode_question(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_image_bytes(rows: Dataset) -> Dataset:
+def with_image_bytes(rows: "Dataset") -> "Dataset":
     """Return the rows with their images still encoded.
 
     `datasets` decodes images differently from version to version.

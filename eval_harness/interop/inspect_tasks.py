@@ -11,8 +11,6 @@ See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), readin
 (`inspect_log.py`).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,6 @@ See also: the page (`dataset_builders/browser_page/`), how many questions a stud
 (`docs/reader_study.md`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import threading
@@ -121,7 +119,7 @@ class HumanReader(PromptlessBackend):
         assert current.answer is not None
         return current.answer
 
-    def _page(self) -> FastAPI:
+    def _page(self) -> "FastAPI":
         """Build the page. The page calls the functions defined here one at a time."""
         from dataset_builders.browser_page.page import Field, ItemView, ReviewTask, build_page
 

@@ -4,8 +4,6 @@ A back end is any object with the attributes and methods of `Backend`; a plug-in
 (`docs/plug_in.md`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -6,8 +6,6 @@ run is never continued by a different model of the same name. Servers, baselines
 digest, because only their names are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, cast

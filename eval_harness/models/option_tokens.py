@@ -4,8 +4,6 @@ Method `gd` uses the tokens that may begin the option; `ps` and `ps_official` us
 In this module, `tokenize` returns the token ids of a text, without special tokens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

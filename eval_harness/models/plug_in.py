@@ -3,8 +3,6 @@
 See also: what such an object may define (`Backend` in `interface.py`, `docs/plug_in.md`).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import sys

@@ -6,8 +6,6 @@ separating reasoning from the answer in text (`reader/reasoning.py`), ending it 
 (`network.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

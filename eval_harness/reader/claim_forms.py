@@ -4,8 +4,6 @@ Names ending in _LEAD match before an option, names ending in _FOLLOWS or _END a
 applies them.
 """
 
-from __future__ import annotations
-
 import re
 
 from eval_harness.reader.options import ABSENCE_ADJECTIVES, DIGITS_BY_NUMBER_WORD, UNIT_SUFFIX

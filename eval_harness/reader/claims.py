@@ -7,8 +7,6 @@ is next to something, somebody suspects it, it is to be excluded) matches no pat
 nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

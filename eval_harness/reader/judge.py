@@ -5,8 +5,6 @@ to (MediConfusion, method `ff`). It sees the question, the options and the respo
 See also: which answers it reads (`derive/reading.py`), the requests (`runs/run_scoring.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

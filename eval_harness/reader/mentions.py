@@ -4,8 +4,6 @@ Letters are found in any notation. The article A, the pronoun I and letters with
 option letters. Options named in a row ("A, B and D") form one mention.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ next to numbers (`<`, `-`, `%`) and a sign that ends a word ("ER-", "contrast +"
 tokens, so `< 50%` is never read as `>= 50%`, or `2-1` as `2+1`.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Sequence

@@ -15,8 +15,6 @@ r"""Split a response into reasoning and answer by the delimiters of every model 
 All functions take time linear in the length of the response.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ A response is read by what it states: its full text, a marked answer, the claims
 last correction; otherwise nothing is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

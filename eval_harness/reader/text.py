@@ -4,8 +4,6 @@ Strips chat markers and markup, and unifies signs and units. Reasoning has alrea
 (`reasoning.py`). `normalize_text` keeps line breaks and letter case.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

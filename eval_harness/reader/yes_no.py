@@ -7,8 +7,6 @@ Declining is read in several languages, whether because of the model, the image 
 finding something is not declining: "I cannot see any nodule" denies the nodule.
 """
 
-from __future__ import annotations
-
 import re
 
 from eval_harness.reader.text import lower_aligned

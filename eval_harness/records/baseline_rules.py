@@ -4,8 +4,6 @@ See also: running a baseline (`models/load.py`), reproducing a submitted one
 (`store/checks.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable

@@ -5,8 +5,6 @@ and its hash covers what is sent. See also: the wording of prompts (`benchmarks/
 template (`models/local/model_inputs.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

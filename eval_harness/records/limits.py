@@ -4,8 +4,6 @@ The limits depend on the numbers of questions and samples alone. They are theref
 run begins (`eval` reports them) and before anything is decompressed (a store enforces them).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

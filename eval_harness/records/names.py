@@ -1,7 +1,5 @@
 """Validate and normalize names of models, benchmarks and runs, and print untrusted text safely."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

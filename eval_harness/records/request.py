@@ -4,8 +4,6 @@ Also: the names of finish reasons, from servers or recorded answers, as OpenAI's
 the options of a `--permute` run, rotated by sample.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

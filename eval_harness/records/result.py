@@ -3,8 +3,6 @@
 See also: valid names of models and runs (`names.py`), reading a store (`store/contents.py`).
 """
 
-from __future__ import annotations
-
 import codecs
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -5,8 +5,6 @@ It holds the run's request and all parts of a result that cannot be derived from
 and when a store examines a submission.
 """
 
-from __future__ import annotations
-
 import codecs
 import shlex
 from collections.abc import Iterator
@@ -52,7 +50,7 @@ class RunRequest(BaseModel):
     model_digest: str | None = None
 
     @property
-    def of_arms(self) -> RunRequest:
+    def of_arms(self) -> "RunRequest":
         """The request with the real images, which is equal for a run and its arms."""
         return self.model_copy(update={"image": "real"})
 

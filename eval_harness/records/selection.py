@@ -3,8 +3,6 @@
 See also: how they are asked (`runs/requests.py`, `runs/ask.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

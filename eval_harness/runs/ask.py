@@ -11,8 +11,6 @@ a batch has failures and no question has been answered so far.
 See also: what is asked (`plan.py`), the back ends (`models/`).
 """
 
-from __future__ import annotations
-
 import sys
 import time
 import traceback

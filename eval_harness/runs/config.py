@@ -1,7 +1,5 @@
 """The options of `medprobe eval`, with the checks that need neither dataset nor model."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

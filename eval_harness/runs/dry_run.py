@@ -5,8 +5,6 @@ sets contain a hospital's own images: the user must agree before any of them is 
 machine (`models/http/chat_client.py` decides which addresses are local).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io
@@ -62,7 +60,7 @@ class RunSize:
     cost_in: float = 0.0
     cost_out: float = 0.0
 
-    def __add__(self, addend: RunSize) -> RunSize:
+    def __add__(self, addend: "RunSize") -> "RunSize":
         return RunSize(*(a + b for a, b in zip(astuple(self), astuple(addend), strict=True)))
 
     def __str__(self) -> str:

@@ -4,8 +4,6 @@ They are its own (`real`), none (`withheld`), grey ones (`blank`), or those of a
 (`swapped`). See also: measuring how much of a score depends on the images (`scores/sight.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence

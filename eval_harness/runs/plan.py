@@ -6,8 +6,6 @@ See also: the options (`config.py`), the questions (`records/selection.py`), sin
 (`requests.py`), sizes and costs (`dry_run.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import shlex

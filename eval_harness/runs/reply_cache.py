@@ -7,8 +7,6 @@ model behind a server. Sampled answers are not kept, except the judge's. Each re
 which is replaced atomically, so any number of processes may share a cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import deque

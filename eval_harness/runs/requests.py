@@ -4,8 +4,6 @@ See also: selecting the questions (`records/selection.py`), sending the requests
 a choice among rotated options back (`records/request.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

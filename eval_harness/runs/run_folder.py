@@ -17,8 +17,6 @@ No process waits for another. If one is late, killed or restarted, no other lose
 asking the model (`ask.py`), reading and scoring answers (`run_scoring.py`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -161,7 +159,7 @@ class AnswerJournal:
         """Flush to disk."""
         self._journal.sync()
 
-    def __enter__(self) -> AnswerJournal:
+    def __enter__(self) -> "AnswerJournal":
         return self
 
     def __exit__(
@@ -216,7 +214,7 @@ class Shard:
     world: int = 1
 
     @classmethod
-    def of_this_process(cls) -> Shard:
+    def of_this_process(cls) -> "Shard":
         """Return the share given by RANK and WORLD_SIZE, as torchrun and accelerate set them.
 
         Raises BadInput if they are inconsistent.

@@ -7,8 +7,6 @@ scoring (`derive/`), what a judge is asked (`reader/judge.py`), which answers it
 (`derive/reading.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path

@@ -7,8 +7,6 @@ ask          requests -> answers in the journal       ask.py, reply_cache.py
 score_run    journal -> answers -> scores -> files    run_scoring.py, derive/
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Agreement between people who judged or answered the same items."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -4,8 +4,6 @@ These are runs with the methods `ps` and `gd`. See also: `derive/reading.py`, wh
 option with the highest score.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

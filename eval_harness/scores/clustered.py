@@ -4,8 +4,6 @@ Used for intervals of proportions (`intervals.py`) and for differences between m
 (`comparisons.py`). docs/statistics.md gives the reasons and the coverage simulations.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +34,7 @@ class ClusterSizes:
     squares: float
 
     @classmethod
-    def from_sizes(cls, sizes: NDArray[np.generic]) -> ClusterSizes:
+    def from_sizes(cls, sizes: NDArray[np.generic]) -> "ClusterSizes":
         """Summarise an array (G,) of cluster sizes, in units."""
         sizes_float = np.asarray(sizes, dtype=float)
         return cls(float(sizes_float.sum()), float(sizes_float.size), float(sizes_float @ sizes_float))

@@ -5,8 +5,6 @@ compared as if they came from independent samples (`compute_unpaired_differences
 design effects (`clustered.py`), ranks of many models (`ranks.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

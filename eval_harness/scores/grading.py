@@ -11,8 +11,6 @@ none: `derive/metrics.py`).
 See also: reading a response (`derive/reading.py`), the metrics (one module per benchmark).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Used for measured scores, published scores and every cell of a breakdown. See al
 (`clustered.py`), differences between models (`comparisons.py`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

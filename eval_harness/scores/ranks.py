@@ -1,7 +1,5 @@
 """Correct the p-values of all pairs of models, and derive the ranks that each model may hold."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

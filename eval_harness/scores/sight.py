@@ -5,8 +5,6 @@ a blank one, or none. See also: differences of two runs (`comparisons.py`), whic
 shows (`runs/images.py`), docs/sight.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ and 2, appendices C and H). This module also computes the calibration of a run w
 and the scores of a run's adversarial pairs (ProbMed Table 3).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

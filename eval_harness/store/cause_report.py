@@ -8,8 +8,6 @@ report has the form of lines for `medprobe compare`, of a table, and of JSON.
 See also: the causes of two results with answers (`causes.py`), docs/why.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

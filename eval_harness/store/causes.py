@@ -9,8 +9,6 @@ difference. The last factor is the answers themselves.
 See also: slips (`slips.py`), differences of two results as tables (`comparison.py`), docs/why.md.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -8,8 +8,6 @@ See also: checks of the dataset (`examine.py`), answers like those of another re
 (`similarity.py`), names that are refused (`records/names.py`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

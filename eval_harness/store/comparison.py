@@ -5,8 +5,6 @@ This is the place to start if a score differs from the paper's.
 See also: comparing many models (`scores/comparisons.py`), charts (the board).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -13,8 +13,6 @@ See also: making the files (`submit.py`), examining them (`examine.py`), adding 
 (`folder_store.py`, `hub_store.py`, `pull_requests.py`, `withdrawing.py`).
 """
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import json
@@ -237,7 +235,7 @@ class Submission:
         path = f"questions/{self.result.benchmark.fingerprint}.parquet"
         return {} if self.questions is None else {path: self.questions}
 
-    def reproduced(self) -> Submission:
+    def reproduced(self) -> "Submission":
         """Return a copy marked as reproduced by the store's owner, under an id of its own."""
         result = self.result.model_copy(update={"provenance": "reproduced"})
         derived = {**self.derived, RESULT_FILE: result.to_json().encode()}
@@ -385,7 +383,7 @@ class StoredResult:
     withdrawal: Withdrawal | None = None
 
     @classmethod
-    def read(cls, path: Path) -> StoredResult:
+    def read(cls, path: Path) -> "StoredResult":
         """Read a result.json and its withdrawal, if any. Raises BadInput if one is damaged."""
         return cls(read_result(path), path.parent, path.parent.name, read_withdrawal(path.parent))
 

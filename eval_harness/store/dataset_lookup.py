@@ -4,8 +4,6 @@ A store's owner can vouch for datasets; others are flagged for review. See also:
 (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext

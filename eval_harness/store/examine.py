@@ -8,8 +8,6 @@ See also: making the files (`submit.py`), finding the questions (`dataset_lookup
 outcome (`verification.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ contains the questions, so that results can be derived again.
 See also: what may be added (`submit.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path

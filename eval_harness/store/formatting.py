@@ -5,8 +5,6 @@ chance level and verdict; the number of unread answers with examples; and the co
 judge model read them.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -8,8 +8,6 @@ a crash nor concurrent requests yield extra scores. Errors about the key never q
 See also: signing in and the web page, which are parts of the board.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -222,12 +220,12 @@ class HiddenTest:
         return max(0, self.per_day - sum(scoring["day"] == day for scoring in scorings))
 
     @cached_property
-    def _test(self) -> HiddenQuestions:
+    def _test(self) -> "HiddenQuestions":
         """The public questions; opened once."""
         return open_test(self._sources[0])
 
     @cached_property
-    def _key(self) -> HiddenKey:
+    def _key(self) -> "HiddenKey":
         """The private key; loaded once."""
         return load_key(self._sources[1], self._test, self._token, self._metric)
 
@@ -265,12 +263,12 @@ class HiddenTest:
         return predictions, [printable_line(f"{upload.name}: {line}") for line in problems]
 
 
-def _format_count(names: list[str], test: HiddenQuestions) -> str:
+def _format_count(names: list[str], test: "HiddenQuestions") -> str:
     """Format "N of M questions is/are"."""
     return f"{len(names):,} of {len(test.questions):,} questions {'is' if len(names) == 1 else 'are'}"
 
 
-def _compute_score(test: HiddenQuestions, key: HiddenKey, answers: pd.DataFrame) -> tuple[float, int]:
+def _compute_score(test: "HiddenQuestions", key: "HiddenKey", answers: pd.DataFrame) -> tuple[float, int]:
     """Score the answers.
 
     Returns:

@@ -6,8 +6,6 @@ commit to main.
 See also: what may be submitted (`submit.py`), verifying pull requests (`pull_requests.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -110,7 +108,7 @@ def commit_submission(repo_id: str, submission: Submission, with_questions: bool
 
 
 def commit_to_main(
-    api: HfApi,
+    api: "HfApi",
     repo_id: str,
     files: dict[str, bytes],
     extra_files: dict[str, bytes],
@@ -153,7 +151,9 @@ def commit_to_main(
     return with_retries(commit, look, tries=COMMIT_TRIES)
 
 
-def list_open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
+def list_open_pulls(
+    api: "HfApi", repo_id: str, author: str | None = None, kind: str = "dataset"
+) -> "Iterator[Discussion]":
     """Yield the open pull requests of a repository, newest first.
 
     The Hub lists open pull requests only, but this is checked here: if a closed one were taken for
@@ -199,7 +199,7 @@ def _description(submission: Submission) -> str:
     return "\n".join(lines)
 
 
-def has_submission(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
+def has_submission(api: "HfApi", repo_id: str, revision: str, files: Iterable[str]) -> bool:
     """Return True if a revision contains a submission with these paths.
 
     Only the paths of run and answers are looked for, and not their content: the folder's name
@@ -215,7 +215,7 @@ def has_submission(api: HfApi, repo_id: str, revision: str, files: Iterable[str]
     return len(find_files(api, repo_id, revision, identifying_paths)) == len(identifying_paths) > 0
 
 
-def find_files(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
+def find_files(api: "HfApi", repo_id: str, revision: str, paths: list[str]) -> "dict[str, RepoFile]":
     """Return the paths that exist in a revision, with what the Hub knows about each file."""
     from huggingface_hub.hf_api import RepoFile
 
@@ -224,14 +224,14 @@ def find_files(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dic
     return {entry.path: entry for entry in path_infos if isinstance(entry, RepoFile)}
 
 
-def fetch_file(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:
+def fetch_file(api: "HfApi", repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:
     """Download a file of a revision, bypassing the cache."""
     with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as folder:
         file = api.hf_hub_download(repo_id, path, revision=revision, repo_type=kind, local_dir=folder)
         return Path(file).read_bytes()
 
 
-def fetch_acceptance(api: HfApi, repo_id: str, revision: str, folder: str) -> Acceptance | None:
+def fetch_acceptance(api: "HfApi", repo_id: str, revision: str, folder: str) -> Acceptance | None:
     """Return the acceptance of a result in a store on the Hub, or None.
 
     Raises:

@@ -5,8 +5,6 @@ the newest state and committed only if that has not changed meanwhile; otherwise
 again. A change is applied completely or not at all.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -40,7 +38,7 @@ _CHANGE_LOCK = threading.Lock()
 """Lets the threads of this process make changes one at a time, so that they cause no conflicts."""
 
 
-def open_ledger(location: str, token: str | None = None) -> HubLedger | FolderLedger:
+def open_ledger(location: str, token: str | None = None) -> "HubLedger | FolderLedger":
     """Open the ledger in a folder, or in the private dataset repository ORG/NAME.
 
     An existing folder takes precedence over a repository of that name.
@@ -48,7 +46,7 @@ def open_ledger(location: str, token: str | None = None) -> HubLedger | FolderLe
     return HubLedger(location, token) if is_hub_store(location) else FolderLedger(Path(location))
 
 
-def require_private_head(api: HfApi, repo_id: str, content: str) -> str:
+def require_private_head(api: "HfApi", repo_id: str, content: str) -> str:
     """Return the newest commit of a dataset repository.
 
     Args:
@@ -106,7 +104,7 @@ class HubLedger:
         with _CHANGE_LOCK, self._hub("write the ledger") as api:
             return with_retries(once, tries=MAX_COMMIT_TRIES)
 
-    def _read(self, api: HfApi, path: str) -> tuple[str, Document | None]:
+    def _read(self, api: "HfApi", path: str) -> tuple[str, Document | None]:
         """Return the newest commit, and the document in it."""
         head = require_private_head(api, self.repo_id, "the ledger")
         # Not decided by the download: without a network it fails as if the file did not exist.
@@ -115,7 +113,7 @@ class HubLedger:
         return head, _parse_document(fetch_file(api, self.repo_id, head, path), f"{self.repo_id}, {path}")
 
     @contextmanager
-    def _hub(self, doing: str) -> Iterator[HfApi]:
+    def _hub(self, doing: str) -> "Iterator[HfApi]":
         api = connect_with_token(self._token)
         with hide_progress_bars(), hub_errors(self.repo_id, doing):
             yield api

@@ -7,8 +7,6 @@ recomputed from the answers, against the dataset as it is on the Hub now. Publis
 twice yields one pull request; another score of the same run updates it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -246,7 +244,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     title = f"Add {file.path} (medprobe)"
     files = {file.path: file.content}
 
-    def own_pulls() -> Iterator[Discussion]:
+    def own_pulls() -> "Iterator[Discussion]":
         return (pull for pull in list_open_pulls(api, model, account, "model") if pull.title == title)
 
     def look() -> tuple[str, str] | None:
@@ -270,7 +268,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
         return with_retries(propose, check_done=look)
 
 
-def _fetch_if_present(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:
+def _fetch_if_present(api: "HfApi", repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:
     """Return the file at a revision, or None."""
     from huggingface_hub.errors import EntryNotFoundError
 

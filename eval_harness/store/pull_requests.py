@@ -10,8 +10,6 @@ pull request is just closed.
 See also: examining a submission (`examine.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -107,7 +105,7 @@ class AddedFiles:
     folder: str
     withdrawal: str | None = None
     """Path of the withdrawal, if that is what the pull request adds."""
-    entries: dict[str, RepoFile] = field(default_factory=dict)
+    entries: "dict[str, RepoFile]" = field(default_factory=dict)
 
 
 class SubmissionRefused(Exception):
@@ -125,7 +123,7 @@ class PullRequests:
     `data`: datasets that the store's owner vouches for. `published`: model names in papers.
     """
 
-    api: HfApi
+    api: "HfApi"
     repo: str
     account: str
     data: tuple[str, ...]
@@ -197,7 +195,7 @@ class PullRequests:
                 f"Refused by {self.account}",
             )
 
-    def _details(self, number: int) -> DiscussionWithDetails:
+    def _details(self, number: int) -> "DiscussionWithDetails":
         """Return the details of a pull request. Raises BadInput if the number is a discussion's."""
         details = with_retries(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
         if not details.is_pull_request:
@@ -216,7 +214,7 @@ class PullRequests:
         """
         from huggingface_hub.hf_api import RepoFile
 
-        def tree(revision: str) -> dict[str, RepoFile]:
+        def tree(revision: str) -> "dict[str, RepoFile]":
             entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
             return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
@@ -241,7 +239,7 @@ class PullRequests:
         return AddedFiles(head, self._folder_of(new, problems), None, new)
 
     @staticmethod
-    def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
+    def _folder_of(new: "dict[str, RepoFile]", problems: list[str]) -> str:
         """Return the folder of the one result to which these files belong.
 
         Args:
@@ -320,7 +318,7 @@ class PullRequests:
         return submission
 
     def _result(
-        self, target: str, details: DiscussionWithDetails, added: AddedFiles, accept_flagged: bool
+        self, target: str, details: "DiscussionWithDetails", added: AddedFiles, accept_flagged: bool
     ) -> VerifyResult:
         """Act on a pull request that adds a result: refuse it, ask for review, or add it."""
         began, author = time.monotonic(), str(details.author)
@@ -365,7 +363,7 @@ class PullRequests:
         extra_files = submission.accepted_files(acceptance.to_bytes(), self.with_questions)
         return self._add(target, details, added, submission.files(), extra_files, (*notes, *flags))
 
-    def _withdrawal(self, target: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
+    def _withdrawal(self, target: str, details: "DiscussionWithDetails", added: AddedFiles) -> VerifyResult:
         """Add a withdrawal, if it is by the result's submitter or the store's owner."""
         path, main = str(added.withdrawal), str(self._head())
         content = self._files(added)
@@ -456,7 +454,7 @@ class PullRequests:
     def _add(
         self,
         target: str,
-        details: DiscussionWithDetails,
+        details: "DiscussionWithDetails",
         added: AddedFiles,
         files: dict[str, bytes],
         extra_files: dict[str, bytes],
@@ -469,14 +467,14 @@ class PullRequests:
         return self._close_added(target, details, added, notes if is_new else (*notes, ALREADY_ON_MAIN))
 
     def _close_added(
-        self, target: str, details: DiscussionWithDetails, added: AddedFiles, notes: tuple[str, ...]
+        self, target: str, details: "DiscussionWithDetails", added: AddedFiles, notes: tuple[str, ...]
     ) -> VerifyResult:
         """Close a pull request whose files are on main."""
         return self._close(details, added.head, VerifyResult(target, "added", notes=notes))
 
     def _close(
         self,
-        details: DiscussionWithDetails,
+        details: "DiscussionWithDetails",
         head: str,
         result: VerifyResult,
         headline: str | None = None,
@@ -504,7 +502,7 @@ class PullRequests:
         with_retries(close, check_done=lambda: is_closed() or None)
         return result
 
-    def _refusal(self, details: DiscussionWithDetails, head: str) -> tuple[str, ...] | None:
+    def _refusal(self, details: "DiscussionWithDetails", head: str) -> tuple[str, ...] | None:
         """Return the problems for which this account has already refused a commit, or None.
 
         A refusal counts only if it was made in the same circumstances (`_circumstances`).
@@ -528,7 +526,7 @@ class PullRequests:
 
     def _comment(
         self,
-        details: DiscussionWithDetails,
+        details: "DiscussionWithDetails",
         head: str,
         result: VerifyResult,
         headline: str | None = None,

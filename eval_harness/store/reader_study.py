@@ -4,8 +4,6 @@ other.
 See also: asking a person (`models/human_reader.py`), comparing two results (`comparison.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

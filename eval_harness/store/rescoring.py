@@ -8,8 +8,6 @@ call is interrupted, the next one continues: of a result's files, `result.json`,
 key, is written last.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The table has a row for each result, metric and facet value.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ other systems only wall-clock time is limited (macOS has no limit on address spa
 which cannot pass a pipe to a child, the function runs in this process without limits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import math
@@ -262,7 +260,7 @@ def _over_limit_message(limits: Limits) -> str:
     return f"is damaged, or reading it exceeds the limits for its size ({limits}). Leave out everything but answers to these questions."
 
 
-def _start_child(descriptor: int, module: str) -> subprocess.Popen[bytes]:
+def _start_child(descriptor: int, module: str) -> "subprocess.Popen[bytes]":
     """Start a process that runs `run_child`.
 
     Args:
@@ -288,7 +286,7 @@ def _start_child(descriptor: int, module: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
+def _end_group(child: "subprocess.Popen[bytes]") -> None:
     """Kill a child and everything that it started, which is in its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -6,8 +6,6 @@ withheld, blank or swapped images.
 See also: computing the numbers (`scores/sight.py`), which images an arm shows (`runs/images.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

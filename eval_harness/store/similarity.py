@@ -8,8 +8,6 @@ See also: reporting it (`folder_store.py`), comparing a result's errors with tho
 (`checks.py`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

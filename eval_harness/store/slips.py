@@ -7,8 +7,6 @@ agree with those of the other side far beyond chance.
 See also: what it is worth (`causes.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

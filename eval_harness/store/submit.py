@@ -7,8 +7,6 @@ submitter's machine, files of answers in other formats are read as well.
 See also: verifying other people's submissions (`verification.py`).
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field

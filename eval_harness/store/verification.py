@@ -3,8 +3,6 @@
 See also: examining a submission (`examine.py`), acting on a pull request (`pull_requests.py`).
 """
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections import Counter

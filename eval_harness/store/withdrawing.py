@@ -5,8 +5,6 @@ itself stays where it is. In a folder store, anyone with write access can add th
 the owner commits it, and the submitter opens a pull request that `medprobe verify` adds.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

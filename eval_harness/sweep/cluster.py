@@ -11,8 +11,6 @@ See also: the forecast, which gives the remaining questions (`progress.py`); run
 (`local.py`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ The process keeps its model loaded for the model's other tasks. A process that d
 a crash in a library) fails only its current task; the next task gets a new process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

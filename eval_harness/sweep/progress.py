@@ -6,8 +6,6 @@ their reasons, and the command to resume. See also: the forecast of one run, `--
 (`runs/dry_run.py`).
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A task is one model on one benchmark with one method, with the options of `medprobe eval`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Board-specific declarations of each benchmark, one module each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 

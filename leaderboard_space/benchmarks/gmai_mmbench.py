@@ -1,7 +1,5 @@
 """GMAI-MMBench on the board."""
 
-from __future__ import annotations
-
 from dataset_builders.lexical_tree import FACET_CHAINS
 from leaderboard_space.benchmarks.spec import BoardSpec
 

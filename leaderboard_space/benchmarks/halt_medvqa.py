@@ -1,7 +1,5 @@
 """HALT-MedVQA on the board."""
 
-from __future__ import annotations
-
 from dataset_builders.schema import SCENARIOS
 from leaderboard_space.benchmarks.spec import BoardSpec
 

@@ -1,7 +1,5 @@
 """ProbMed on the board."""
 
-from __future__ import annotations
-
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 _LABELS = {"modality": ("modality", "image_type"), "organ": ("organ", "image_type")}

@@ -1,7 +1,5 @@
 """ProbMed's probing of VQA-RAD on the board."""
 
-from __future__ import annotations
-
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(

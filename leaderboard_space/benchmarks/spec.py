@@ -1,7 +1,5 @@
 """Declare the board side of a benchmark: labels, chance, wording."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

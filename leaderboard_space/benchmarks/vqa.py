@@ -1,7 +1,5 @@
 """Sets other than the benchmarks on the board: each is a question set of its own."""
 
-from __future__ import annotations
-
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(

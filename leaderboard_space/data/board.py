@@ -9,8 +9,6 @@ See also: what a section is (`store/sections.py`), scoring selections (`outcomes
 (`views/`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -6,8 +6,6 @@ drops the results of replaced sections, and MAX_RESULTS bounds the rest. Constan
 package use `functools.cache`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable

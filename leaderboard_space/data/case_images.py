@@ -7,8 +7,6 @@ images are fetched in the background, and only those of viewed cases. See also: 
 (`views/cases.py`).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

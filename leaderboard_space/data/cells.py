@@ -1,7 +1,5 @@
 """Compute scores per facet value or per metric: for breakdowns, topics and model pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

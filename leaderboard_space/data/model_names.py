@@ -6,8 +6,6 @@ month of first release and its source, licence, weights, paper. Cells without a 
 empty.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

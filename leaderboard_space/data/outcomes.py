@@ -5,8 +5,6 @@ milliseconds; a test compares the two. See also: which runs belong together (`st
 the tree of branches (`tree.py`), drawing (`views/`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +71,7 @@ class MetricUnits:
     balanced: Ints | None = None
     unsettled: Floats | None = None
 
-    def part(self, rows: Ints | None = None, runs: Ints | None = None) -> MetricUnits:
+    def part(self, rows: Ints | None = None, runs: Ints | None = None) -> "MetricUnits":
         """Select units and runs, with the weights rebalanced.
 
         Args:

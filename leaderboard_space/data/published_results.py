@@ -33,8 +33,6 @@ the counts that a paper does not print:
 Imports no gradio and no torch.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ topics: `synonyms` are words for the topic itself, `related` are overlapping lab
 fits no topic becomes a topic of its own. Scores are never pooled: each label keeps its own.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter, defaultdict

@@ -6,8 +6,6 @@ intersected (`lexical_tree.group_by_subject`). See also: drawing (`assets/select
 on the command line (`dataset_builders.lexical_tree`, `dataset_builders.facets`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -162,7 +160,7 @@ class FacetNode:
     label: str
     facet: str
     count: int
-    children: list[FacetNode] = field(default_factory=list)
+    children: "list[FacetNode]" = field(default_factory=list)
 
     def as_list(self) -> list[Any]:
         """Return the node for the browser: [label, count, [children]], plus the display name if it

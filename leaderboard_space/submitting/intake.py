@@ -6,8 +6,6 @@ upload are used: questions, key and fingerprint are the target's. See also: read
 and delivering submissions (`eval_harness/store/`).
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 import tempfile

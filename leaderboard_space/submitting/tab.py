@@ -5,8 +5,6 @@ Every event is an API function too (`check_submission`, `submit`), so programs c
 do.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import uuid

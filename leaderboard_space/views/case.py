@@ -1,8 +1,6 @@
 """Draw one case: its images if they may be shown, its questions with options and key, and the
 results that chose each option."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress

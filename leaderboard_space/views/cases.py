@@ -3,8 +3,6 @@
 It shows a list that can be searched, or one case with its neighbours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Draw the page Compare: how two or more results differ on the same questions, in which settings,
 and on which questions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 

@@ -4,8 +4,6 @@ got wrong, and its model card.
 See also: the numbers (`model_results.py`), the page's parts (`model_parts.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dataset_builders.benchmarks import BENCHMARKS

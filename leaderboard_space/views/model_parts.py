@@ -1,8 +1,6 @@
 """Draw parts of a model's page: scores and weak spots, wrong answers, all results, and a table for
 its model card."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from eval_harness.records.result import Score

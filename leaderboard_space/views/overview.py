@@ -6,8 +6,6 @@ shows the test of the leaderboard row to which the cell links, and the first sen
 marks, so overview and leaderboard agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Draw the small parts that several pages share: addresses, buttons, form fields, notes."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any

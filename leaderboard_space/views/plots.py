@@ -8,8 +8,6 @@ Each plot is drawn for wide and for narrow screens, and can be saved with its ci
 (`assets/plots.js`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Draw the page Submit: how to submit, the scores of answers, and their problems."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

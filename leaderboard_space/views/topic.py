@@ -3,8 +3,6 @@
 Links lead to the topic's other labels. Scores of different labels are never pooled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Define the commands for datasets: build, publish, diff."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 See also: the board that shows it (`leaderboard_space/`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Define the commands that run models and recompute scores: eval, score, sweep."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

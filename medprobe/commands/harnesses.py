@@ -1,7 +1,5 @@
 """Define the commands for other harnesses: publish-score, export-tsv, export-lmms-eval."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Print results as a table or JSON, in full or on one line, and check thresholds (exit code 1)."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -38,7 +36,7 @@ FailUnder = Annotated[
 ]
 
 
-def print_json(results: Sequence[Result]) -> None:
+def print_json(results: "Sequence[Result]") -> None:
     """Print results as JSON.
 
     Args:
@@ -54,7 +52,7 @@ def print_json(results: Sequence[Result]) -> None:
     )
 
 
-def quiet_line(result: Result) -> str:
+def quiet_line(result: "Result") -> str:
     """Format the line that `--quiet` prints.
 
     Returns:
@@ -100,7 +98,7 @@ def parse_score_limits(options: Sequence[str]) -> dict[str, float]:
     return limits
 
 
-def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
+def check_limits(results: "Sequence[Result]", limits: Mapping[str, float]) -> None:
     """Exit with code 1 if a limit is not met, and print one line for each that is not.
 
     A result without a headline score meets no limit. With several results, those of benchmarks that

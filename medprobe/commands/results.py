@@ -4,8 +4,6 @@ They are results, compare, list, board, demo, and those that summarize runs: agg
 adversarial-pairs, calibration, sight.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import warnings
@@ -95,7 +93,7 @@ def results(
         typer.echo(FORMATTERS[form](selected) if len(selected) else "no results")
 
 
-def _rows_with_names(table: pd.DataFrame, column: str, requested: list[str]) -> pd.DataFrame:
+def _rows_with_names(table: "pd.DataFrame", column: str, requested: list[str]) -> "pd.DataFrame":
     """Return the rows with one of the requested names, in the order of the request.
 
     Raises BadInput for a name that no row has.

@@ -3,8 +3,6 @@
 They are submit, withdraw, verify, accept, refuse and rescore.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Start the command line in a process of its own, for tests that start and kill many."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.processes import Process

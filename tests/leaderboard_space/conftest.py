@@ -1,7 +1,5 @@
 """Provide what several tests of the board share."""
 
-from __future__ import annotations
-
 import pytest
 
 from leaderboard_space.data.board import Board

@@ -3,8 +3,6 @@
 See also: the checks of the board's pages (`checks/pages.py`).
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

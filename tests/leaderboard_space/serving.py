@@ -1,7 +1,5 @@
 """Run the board as a process of its own, for tests that drive it from outside."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

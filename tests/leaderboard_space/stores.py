@@ -3,8 +3,6 @@
 written as `submit` does.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -2,8 +2,6 @@
 API, files, Compare, `medprobe results`.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io

@@ -2,8 +2,6 @@
 they show about a score is displayed beside it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

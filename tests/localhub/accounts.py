@@ -1,7 +1,5 @@
 """Accounts of the loopback Hub by token, and their permissions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

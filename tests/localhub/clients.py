@@ -5,8 +5,6 @@ Each has its own Hugging Face home: `load_dataset` silently uses its cache if th
 tests must not share one.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

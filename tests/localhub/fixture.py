@@ -2,8 +2,6 @@
 without this project.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ Start it with `with OpenIdProvider(name, token) as provider:`; `token` is the ac
 users receive.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

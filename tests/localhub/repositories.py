@@ -4,8 +4,6 @@ A tree is a flat mapping path -> Entry, stored in full in each commit (repositor
 small).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
@@ -86,7 +84,7 @@ def timestamp() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Commit:
-    parents: tuple[Commit, ...]
+    parents: "tuple[Commit, ...]"
     tree: Tree
     title: str
     message: str
@@ -94,7 +92,7 @@ class Commit:
     date: str = field(default_factory=timestamp)
     sha: str = field(default_factory=lambda: hashlib.sha1(uuid.uuid4().bytes).hexdigest())
 
-    def line(self) -> Iterator[Commit]:
+    def line(self) -> "Iterator[Commit]":
         """Yield the commit and its first parents, newest first."""
         step: Commit | None = self
         while step:

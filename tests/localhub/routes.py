@@ -3,8 +3,6 @@
 Patterns match the RAW path: a revision or a tree path is one percent-encoded segment.
 """
 
-from __future__ import annotations
-
 import base64
 import fnmatch
 import json
@@ -42,7 +40,7 @@ class Answer:
     body: bytes = b""
 
     @classmethod
-    def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> "Answer":
         body = json.dumps(document).encode()
         return cls(status, {"Content-Type": "application/json; charset=utf-8", **(headers or {})}, body)
 

@@ -3,8 +3,6 @@
 It injects faults (an error status, a reset connection), and records requests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket
@@ -88,7 +86,7 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 class Handler(QuietHandler):
-    local: LocalHub
+    local: "LocalHub"
 
     def handle_any(self) -> None:
         path, _, query = self.path.partition("?")

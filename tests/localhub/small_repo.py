@@ -2,8 +2,6 @@
 files that no build writes.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 now, and that the text describes them correctly.
 """
 
-from __future__ import annotations
-
 import re
 
 from benchmarks.scoring.statistics_pictures import DOCS, PICTURES

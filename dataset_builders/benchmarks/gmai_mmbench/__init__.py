@@ -2,8 +2,6 @@
 et al., NeurIPS 2024).
 """
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import SourceContent
 

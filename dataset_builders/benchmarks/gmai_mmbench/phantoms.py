@@ -1,7 +1,5 @@
 """Write the phantom source of GMAI-MMBench: a TSV with answers, one without, and a lexical tree."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import io

@@ -4,8 +4,6 @@ lexical tree.
 See also: reading records (`source_files.py`), the tree and its branches (`lexical_tree.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from functools import partial

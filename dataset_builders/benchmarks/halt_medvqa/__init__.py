@@ -1,7 +1,5 @@
 """HALT-MedVQA: fake questions, removed correct options, swapped images (Wu et al., 2024)."""
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import SCENARIOS, TEXT, ColumnType
 

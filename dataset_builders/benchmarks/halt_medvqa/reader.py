@@ -4,8 +4,6 @@ images of three other datasets.
 See also: the authors' prompts (`eval_harness/benchmarks/halt_medvqa.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

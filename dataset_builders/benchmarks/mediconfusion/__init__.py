@@ -1,7 +1,5 @@
 """MediConfusion: confusing pairs of images (Sepehri et al., ICLR 2025)."""
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import NUMBER, TEXT, TEXTS
 

@@ -8,8 +8,6 @@ the `sha256` of the image file in the set.
 See also: downloading (`images/download.py`).
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -75,7 +73,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     )
 
 
-def _parse_pair(entry: SourceEntry, source_images: _PairImages) -> Case | None:
+def _parse_pair(entry: SourceEntry, source_images: "_PairImages") -> Case | None:
     name = str(entry.name)
     question, options = entry.text("question"), (entry.text("option_A"), entry.text("option_B"))
     ai_options = (entry.text("AI_option_A"), entry.text("AI_option_B"))

@@ -1,7 +1,5 @@
 """ProbMed: yes/no probes with adversarial counterparts (Yan et al., 2024)."""
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType, SourceContent
 

@@ -1,7 +1,5 @@
 """Write the phantom source of ProbMed: questions on drawings with zero, one and two findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 See also: the weights of the authors' scorer (`eval_harness/benchmarks/probmed.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

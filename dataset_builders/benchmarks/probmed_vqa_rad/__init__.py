@@ -2,8 +2,6 @@
 (Yan et al., 2024, section 4.1.1).
 """
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import BOOL, TEXT, SourceContent
 

@@ -1,7 +1,5 @@
 """Write the phantom source of the VQA-RAD pairs: one drawing and two questions per pair."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dataset_builders.files import write_json

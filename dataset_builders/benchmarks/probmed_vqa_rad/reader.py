@@ -2,8 +2,6 @@
 (JSON list or JSON Lines).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

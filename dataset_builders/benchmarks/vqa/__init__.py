@@ -3,8 +3,6 @@
 The labels of a set become its facets, under the source's own names.
 """
 
-from __future__ import annotations
-
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 
 SPEC = DatasetSpec(

@@ -4,8 +4,6 @@ A form is one for a whole set: "2" is an index or the text of an option, and onl
 together tell which.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

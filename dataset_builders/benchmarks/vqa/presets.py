@@ -4,8 +4,6 @@ Each was checked against the set's own card or a loader that reads it (`checked`
 `docs/any_set.md`); a set that could not be checked is not here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ that name the row. Open questions are left out and counted.
 See also: columns and rows (`rows.py`), options and answers (`keys.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -114,7 +112,7 @@ def read(
 class _SetReader:
     """Accumulates the questions of all rows."""
 
-    def __init__(self, fields: Fields, images: SetImages, licence: str) -> None:
+    def __init__(self, fields: Fields, images: "SetImages", licence: str) -> None:
         self.fields, self.images, self.licence = fields, images, licence
         self.problems, self.counts, self.columns = Problems(), Counter[str](), dict[str, None]()
         self.drafts: list[_Draft] = []

@@ -6,8 +6,6 @@ table of text has only texts, so that "01" and "NA" stay what they are.
 See also: known sets (`presets.py`), options and answers (`keys.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace

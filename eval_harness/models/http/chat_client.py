@@ -7,8 +7,6 @@ would send images elsewhere. See also: the meaning of errors (`server_errors.py`
 concurrent requests (`openai_chat.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import json
@@ -43,7 +41,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 AZURE_PREFIX = "azure:"
 
 
-def open_client(name: str, settings: Settings, label: str, key: str | None = None) -> AsyncOpenAI:
+def open_client(name: str, settings: Settings, label: str, key: str | None = None) -> "AsyncOpenAI":
     """Open a client with the environment variables of the openai package.
 
     Use it in one event loop and close it with that loop.
@@ -118,7 +116,7 @@ def server_address(name: str, base_url: str | None) -> str:
     return _normalize_url(base_url or os.environ.get(variable)) or OPENAI_URL
 
 
-async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: float) -> Any:
+async def post(client: "AsyncOpenAI", url: str, body: dict[str, Any], timeout: float) -> Any:
     """Post a JSON document and return the reply's JSON.
 
     Args:
@@ -148,7 +146,7 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
         raise classify_exception(error) from None
 
 
-async def _check_reply(reply: httpx2.Response) -> None:
+async def _check_reply(reply: "httpx2.Response") -> None:
     """Make errors inside replies with status 200 visible to the client, which then retries them.
 
     A reply that contains an error gets the error's status. A reply that is neither a chat

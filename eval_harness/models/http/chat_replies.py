@@ -4,8 +4,6 @@ The JSON is read leniently, because servers deviate from their documentation. Se
 choice from the answer (`eval_harness/reader/`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -51,7 +49,7 @@ class Reply:
         """True for a text cut by the output limit that has no marks of reasoning."""
         return self.finish_reason == "length" and self.reasoning is None and bool(self.text.strip())
 
-    def as_reasoning(self) -> Reply:
+    def as_reasoning(self) -> "Reply":
         """Return the reply with its text as the beginning of unfinished reasoning."""
         return replace(self, text="", reasoning=self.text, unfinished=True)
 

@@ -6,8 +6,6 @@ share an image follow each other, so it is checked and encoded only once. See al
 server's errors (`server_errors.py`).
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -67,7 +65,7 @@ class RequestForm:
     `max_tokens` omits the output limit under either of its names.
     """
 
-    def without(self, *names: str) -> RequestForm:
+    def without(self, *names: str) -> "RequestForm":
         """Return this form with further parameters omitted."""
         return replace(self, omitted=self.omitted.union(names))
 

@@ -10,8 +10,6 @@ question that was answered earlier is sent again, or else a made-up one. See als
 errors (`server_errors.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -6,8 +6,6 @@ found by trial (`openai_chat.py`), and so is the parameter that a server rejects
 (`chat_requests.py`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

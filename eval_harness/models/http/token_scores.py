@@ -10,8 +10,6 @@ See also: which tokens those are (`option_tokens.py`), servers that return only 
 a token (`openai_chat.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

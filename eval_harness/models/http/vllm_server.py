@@ -7,8 +7,6 @@ also: sending requests to a server (`openai_chat.py`), scoring options with vLLM
 (`token_scores.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -6,8 +6,6 @@ reasoning and answer. See also: the wording of prompts (`benchmarks/`), running 
 (`network.py`).
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re
@@ -310,7 +308,7 @@ class PromptProcessor:
         return {**self.template_variables, "add_generation_prompt": True, "tokenize": True}
 
     def _conversations(
-        self, requests: Sequence[Request], pictures: Mapping[bytes, PILImage] | None
+        self, requests: Sequence[Request], pictures: "Mapping[bytes, PILImage] | None"
     ) -> list[list[Message]]:
         """Build the conversations, with control tokens in their texts broken by a space.
 
@@ -326,7 +324,7 @@ class PromptProcessor:
 
         return [build_conversation(request, image_part, as_text) for request in requests]
 
-    def _decode_images(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
+    def _decode_images(self, requests: Sequence[Request]) -> "dict[bytes, PILImage]":
         """Decode each distinct image once, several in parallel."""
         distinct = list(dict.fromkeys(image for request in requests for image in request.all_images))
         sides = [self.image_side] * len(distinct)
@@ -497,7 +495,7 @@ def build_conversation(
 
 
 @lru_cache(maxsize=8)
-def decode_rgb_image(data: bytes, longest_side: int | None = None) -> PILImage:
+def decode_rgb_image(data: bytes, longest_side: int | None = None) -> "PILImage":
     """Decode an image to the RGB picture that a model is shown (`images/picture.py`).
 
     The most recent images are cached, since questions share them; callers must not modify them.

@@ -7,8 +7,6 @@ cache for candidates, one prefix for the questions of an image) are used only if
 (`transformers_vlm.py`).
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math

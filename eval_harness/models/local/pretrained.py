@@ -4,8 +4,6 @@ Chooses the class and the device, quantizes, adds an adapter, and digests the fi
 running it (`transformers_vlm.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import warnings

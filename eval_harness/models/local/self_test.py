@@ -6,8 +6,6 @@ that differs or fails is not used, and the result says so. See also: the paths t
 (`network.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

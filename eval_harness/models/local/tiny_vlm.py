@@ -4,8 +4,6 @@ Writes config, tokenizer, processor, chat template and weights, for the demo and
 model has learned nothing, so its scores are those of guessing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dataset_builders.files import temporary_folder

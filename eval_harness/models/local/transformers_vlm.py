@@ -7,8 +7,6 @@ See also: the wording of prompts (`benchmarks/`), tokens and pixels (`model_inpu
 itself (`network.py`).
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import deque

@@ -4,8 +4,6 @@ correct images.
 See also: the statistics (`eval_harness/scores/sight.py`), their explanation (docs/sight.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -5,8 +5,6 @@ See also: the mathematics (`outcomes.py`, `eval_harness.scores.ranks`), sentence
 (`headlines.py`), HTML (`views/`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

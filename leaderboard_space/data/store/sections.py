@@ -4,8 +4,6 @@ groups that are ranked together, and choose the result that represents each mode
 See also: reading the store (`board.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

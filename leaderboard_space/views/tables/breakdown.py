@@ -3,8 +3,6 @@
 Cells are shaded by score, and grey if they are based on few cases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from dataset_builders.benchmarks import facets_of

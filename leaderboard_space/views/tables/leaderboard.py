@@ -1,8 +1,6 @@
 """Draw the leaderboard of a question set: toolbar, finding, notes, the table of results, and its
 legend."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

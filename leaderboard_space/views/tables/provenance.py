@@ -1,8 +1,6 @@
 """Describe a result's origin: the tag that distinguishes it from its model's other results, and its
 full provenance."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

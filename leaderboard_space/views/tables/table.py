@@ -5,8 +5,6 @@ Every page's table is drawn by `table`. Also here: sortable column heads, the ch
 and cells that link.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

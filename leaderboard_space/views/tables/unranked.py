@@ -6,8 +6,6 @@ They never become results, so nothing can rank, average, plot or join them with 
 board. See also: published answers that were scored again (`data/published_results.py`).
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple

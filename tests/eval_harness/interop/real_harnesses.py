@@ -1,7 +1,5 @@
 """Run other harnesses with a server whose answers depend on the prompt, and compare with ours."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

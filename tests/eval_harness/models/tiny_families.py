@@ -2,8 +2,6 @@
 classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice

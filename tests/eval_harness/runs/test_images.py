@@ -2,8 +2,6 @@
 answers show about a score.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Answers of a responder that always chooses the same position."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 

@@ -2,8 +2,6 @@
 each names the cause.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Intervals have their coverage and tests their level, by simulation and compared with scipy."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -5,8 +5,6 @@ Everything that `eval` accepts must be accepted by a store.
 See also: submitting and verifying them (`test_honest_runs.py`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

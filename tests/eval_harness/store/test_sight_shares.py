@@ -1,7 +1,5 @@
 """Test two shares beside `sight`: questions answered without an image, and the four quarters."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -6,8 +6,6 @@ truth; a sentence without a pattern is an error, so a new sentence needs a patte
 claims.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Sequence

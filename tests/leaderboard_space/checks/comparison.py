@@ -4,8 +4,6 @@ files.
 See also: the other pages (`pages.py`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

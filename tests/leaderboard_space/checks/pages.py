@@ -4,8 +4,6 @@ See also: the stores (`generated.py`), what a sentence claims
 (`claims.py`), comparisons (`comparison.py`).
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -2,8 +2,6 @@
 cached result is computed once and dropped together with its inputs.
 """
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

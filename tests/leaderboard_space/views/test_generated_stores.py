@@ -2,8 +2,6 @@
 questions are never merged, and every view of one set names the others beside it.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

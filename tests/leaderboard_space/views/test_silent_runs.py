@@ -2,8 +2,6 @@
 nothing about the model; each names the cause.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -6,8 +6,6 @@ See also: runs of baselines (`test_honest_runs.py`), what a pull request may add
 (`test_verification.py`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random
