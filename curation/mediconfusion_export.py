@@ -29,9 +29,8 @@ from curation.review.review import Pair, ReviewLog, compute_agreement
 from curation.writing.question_writing import FUNNEL_FILE, REVIEWS_FILE
 from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
-from dataset_builders.files import write_json
+from dataset_builders.files import encode_entry, read_journal, write_json
 from dataset_builders.images.licences import allows_redistribution
-from dataset_builders.journal import encode_entry, read_journal
 
 DEFAULT_CATEGORY = "Other"
 """Category of an uncategorized image: the official layout requires one; `Other` is from the paper

@@ -39,8 +39,7 @@ from dataset_builders.contents.pseudonyms import (
     record_withdrawn_ids,
 )
 from dataset_builders.errors import BadInput
-from dataset_builders.files import remove_temp_files, write_json
-from dataset_builders.journal import read_journal
+from dataset_builders.files import read_journal, remove_temp_files, write_json
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
 from eval_harness.store.contents import StoredResult, result_paths

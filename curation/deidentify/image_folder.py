@@ -51,10 +51,9 @@ from curation.readers.pixels import (
 )
 from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms, read_withdrawn_ids
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock_folder, remove_temp_files, replace_file, write_json
+from dataset_builders.files import Journal, lock_folder, remove_temp_files, replace_file, write_json
 from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError, check_image, encode_png
 from dataset_builders.images.metadata import image_file_name, strip_metadata
-from dataset_builders.journal import Journal
 
 FINISHED_JOURNAL = "finished.jsonl"
 """Journal in .OUT.partial of the pictures written so far, by id."""

@@ -35,8 +35,7 @@ from dataset_builders.contents.pseudonyms import (
     record_withdrawn_ids,
 )
 from dataset_builders.errors import BadInput, replace_surrogates
-from dataset_builders.files import lock_folder, replace_file
-from dataset_builders.journal import Journal, encode_entry, read_journal
+from dataset_builders.files import Journal, encode_entry, lock_folder, read_journal, replace_file
 
 UNIT_JOURNAL = "journal.jsonl"
 PICTURES_FOLDER = "pictures"

@@ -46,9 +46,8 @@ from curation.images.burned_in_text import (
 from curation.images.file_names import privacy_manifest
 from curation.readers.dataset import SourceDataset
 from curation.readers.shapes import decode_segmentation
-from dataset_builders.files import replace_file
+from dataset_builders.files import Journal, read_journal, replace_file
 from dataset_builders.images.lookup import encode_png
-from dataset_builders.journal import Journal, read_journal
 
 
 def render_png(

@@ -18,9 +18,8 @@ from tqdm import tqdm
 from curation.images.file_names import privacy_manifest
 from curation.images.image_index import decode_rgb
 from dataset_builders.errors import Problems
-from dataset_builders.files import replace_file
+from dataset_builders.files import read_journal, replace_file
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.journal import read_journal
 
 TextBox = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels; right and bottom are exclusive."""

@@ -39,7 +39,7 @@ from dataset_builders.browser_page.page import (
 )
 from dataset_builders.browser_page.page_server import ReviewAccess
 from dataset_builders.errors import BadInput, replace_surrogates
-from dataset_builders.journal import read_journal
+from dataset_builders.files import read_journal
 from eval_harness.scores.agreement import krippendorff_alpha
 
 SCORE_FIELDS = ("score_1", "score_2")

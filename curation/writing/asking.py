@@ -21,8 +21,7 @@ from tqdm import tqdm
 
 from curation.images.image_table import MIN_CAPTION_CHARS
 from dataset_builders.errors import replace_surrogates
-from dataset_builders.files import lock_folder
-from dataset_builders.journal import Journal, read_journal
+from dataset_builders.files import Journal, lock_folder, read_journal
 from eval_harness.models.http.chat_client import OPENAI_URL, permit_sending
 from eval_harness.records.request import Request, Response
 

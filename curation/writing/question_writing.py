@@ -19,8 +19,7 @@ import pandas as pd
 
 from curation.writing.asking import QUESTION_PROMPT, AskSettings, Writer, ask_until_valid, fill_template, join_lines
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock_folder, replace_file, write_json
-from dataset_builders.journal import read_journal
+from dataset_builders.files import lock_folder, read_journal, replace_file, write_json
 
 COPIED_IN_QUESTION, COPIED_IN_OPTION = 10, 15
 """Number of consecutive words of a caption that a question or an option may not repeat.

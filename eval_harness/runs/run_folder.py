@@ -32,8 +32,7 @@ import pandas as pd
 from filelock import BaseFileLock, FileLock, Timeout
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import DISK_ERRNOS, replace_file
-from dataset_builders.journal import Journal, encode_entry, read_journal
+from dataset_builders.files import DISK_ERRNOS, Journal, encode_entry, read_journal, replace_file
 from eval_harness.derive.run_files import read_question_file
 from eval_harness.records.request import Response
 from eval_harness.records.result import UNDELIVERED

@@ -16,9 +16,8 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
+from dataset_builders.files import encode_entry, replace_file
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
-from dataset_builders.journal import encode_entry
 from eval_harness.derive.run_files import ANSWERS_FILE, DERIVED_FILES, JUDGE_FILE
 from eval_harness.models.interface import Backend, json_description
 from eval_harness.models.load import load_backend

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.journal import read_journal
+from dataset_builders.files import read_journal
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import (
     HEADLINE_METRICS,

@@ -9,7 +9,7 @@ from curation.gmai.question_templates import CANDIDATES_FILE
 from curation.gmai.validation import build_tagging, build_validation
 from dataset_builders.browser_page.page import record_decision
 from dataset_builders.errors import BadInput
-from dataset_builders.journal import read_journal
+from dataset_builders.files import read_journal
 from tests.curation.gmai.phantoms import write_all
 from tests.curation.model_server import model_server
 

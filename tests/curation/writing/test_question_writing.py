@@ -26,7 +26,7 @@ from curation.writing.asking import (
 from curation.writing.categories import categorize_images, discover_categories, find_patterns, load_categories
 from curation.writing.question_writing import Draft, find_problems, parse_draft, read_drafts, write_questions
 from dataset_builders.errors import BadInput
-from dataset_builders.journal import read_journal
+from dataset_builders.files import read_journal
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from eval_harness.records.request import Response
