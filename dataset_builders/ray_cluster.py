@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_builders.errors import BadInput, describe_error, first_line
-from dataset_builders.extras import require
+from dataset_builders.errors import BadInput, describe_error, first_line, require
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ def main() -> NoReturn:
     except BaseException as error:
         from typer import TyperException
 
-        from dataset_builders.errors import BadInput
-        from dataset_builders.extras import missing_extra
+        from dataset_builders.errors import BadInput, missing_extra
         from dataset_builders.files import DISK_ERRNOS
 
         # Checked first, as a library that is interrupted may raise any exception.

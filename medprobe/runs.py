@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from dataset_builders.benchmarks import facets_of
-from dataset_builders.errors import BadInput
-from dataset_builders.extras import missing_extra, require
+from dataset_builders.errors import BadInput, missing_extra, require
 from dataset_builders.schema import LETTERS
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput, clip, first_line
-from dataset_builders.extras import require
+from dataset_builders.errors import BadInput, clip, first_line, require
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files import inspect_log
 from eval_harness.answer_files.predictions import (

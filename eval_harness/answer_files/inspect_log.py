@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput, clip, first_line
-from dataset_builders.extras import require
+from dataset_builders.errors import BadInput, clip, first_line, require
 from dataset_builders.fingerprints import fingerprint_questions
 from eval_harness.answer_files.untrusted import ProblemList
 from eval_harness.records.request import normalize_finish_reason

@@ -12,8 +12,7 @@ from typing import Any, Self, cast
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput, describe_error
-from dataset_builders.extras import require
+from dataset_builders.errors import BadInput, describe_error, require
 from dataset_builders.hub.client import connect, http_status
 from eval_harness.derive.reading import STATUS_BY_DELIVERY
 from eval_harness.models.interface import MODEL_ARGS, Backend, PromptlessBackend, Settings, check_options, short_digest

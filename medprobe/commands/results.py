@@ -321,7 +321,7 @@ def demo(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="stop before serving the board")] = False,
 ) -> None:
     """Build a board with results from scratch, offline: phantoms, datasets, evaluations."""
-    from dataset_builders.extras import require
+    from dataset_builders.errors import require
     from medprobe.commands.demo_board import make_demo
 
     require("torch", "transformers", *(() if no_serve else ("gradio",)))

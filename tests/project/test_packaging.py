@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dataset_builders.extras import EXTRAS
+from dataset_builders.errors import EXTRAS
 from medprobe import __version__, load_results
 from tests.environments import NO_INDEX, environment
 from tests.localhub.clients import python_with_requirements, python_without_project, resolve_requirements
@@ -74,7 +74,7 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
             assert name not in EXTRAS
         else:
             assert name in EXTRAS, (
-                f"{name} is no dependency, and dataset_builders.extras does not say which extra has it"
+                f"{name} is no dependency, and dataset_builders.errors does not say which extra has it"
             )
             assert distributions & by_extra[EXTRAS[name]], f"{name} does not come with the extra {EXTRAS[name]}"
 

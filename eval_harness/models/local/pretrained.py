@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput, first_line
-from dataset_builders.extras import missing_extra, require
+from dataset_builders.errors import BadInput, first_line, missing_extra, require
 from dataset_builders.files import replace_file
 from eval_harness.models.interface import Settings, short_digest
 

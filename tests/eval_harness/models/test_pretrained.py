@@ -109,9 +109,9 @@ def test_quantized_models_batch_equally_and_quantized_checkpoints_load_unchanged
     ("module", "settings"), [("peft", {"adapter": "x"}), ("bitsandbytes", {"quantization": "4bit"})]
 )
 def test_missing_extra_is_named_in_the_error(folder, monkeypatch, module, settings):
-    from dataset_builders import extras
+    from dataset_builders import errors
 
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == module else object())
     with pytest.raises(BadInput, match=rf"pip install 'medprobe\[{module}\]'"):
         load_pretrained(str(folder), Settings(**settings))
 
