@@ -23,8 +23,13 @@ from dataset_builders.benchmarks import question_columns
 from dataset_builders.case_groups import group_linked_cases
 from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.metadata import image_file_name, strip_metadata
-from dataset_builders.images.picture import DECODER_THREADS, encode_data_uri, make_picture
+from dataset_builders.images.picture import (
+    DECODER_THREADS,
+    encode_data_uri,
+    image_file_name,
+    make_picture,
+    strip_metadata,
+)
 from dataset_builders.schema import (
     LETTERS,
     TEXT,

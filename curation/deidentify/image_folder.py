@@ -53,7 +53,7 @@ from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms, rea
 from dataset_builders.errors import BadInput
 from dataset_builders.files import Journal, lock_folder, remove_temp_files, replace_file, write_json
 from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError, check_image, encode_png
-from dataset_builders.images.metadata import image_file_name, strip_metadata
+from dataset_builders.images.picture import image_file_name, strip_metadata
 
 FINISHED_JOURNAL = "finished.jsonl"
 """Journal in .OUT.partial of the pictures written so far, by id."""

@@ -4,7 +4,7 @@ The images have no metadata and are named by keyed hashes.
 
 `image_dict.json` has the sha256, licence, source and group of each image.
 See also: keyed hashes (`dataset_builders/contents/pseudonyms.py`), metadata removal
-(`dataset_builders/images/metadata.py`).
+(`dataset_builders/images/picture.py`).
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from dataset_builders.contents.pseudonyms import Pseudonyms, load_pseudonyms, re
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.metadata import image_file_name, strip_metadata
+from dataset_builders.images.picture import image_file_name, strip_metadata
 
 NOT_VALIDATED_NOTE = "Validation: no person has checked these questions."
 

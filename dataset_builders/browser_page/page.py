@@ -23,8 +23,7 @@ from dataset_builders.browser_page.page_markup import render_page
 from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.files import Journal, read_journal
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.metadata import PNG_SIGNATURE, strip_metadata
-from dataset_builders.images.picture import decode_image
+from dataset_builders.images.picture import PNG_SIGNATURE, decode_image, strip_metadata
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.files import read_journal
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.metadata import strip_metadata
+from dataset_builders.images.picture import strip_metadata
 from dataset_builders.phantom_sources import write_sources
 from eval_harness.records.request import Response
 from eval_harness.runs.config import EvalConfig

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataset_builders.images.lookup import ImageError, ImageFolders, check_image
-from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.images.phantom_drawings import Drawing, draw_phantom
-from dataset_builders.images.picture import make_picture
+from dataset_builders.images.picture import image_file_name, make_picture, strip_metadata
 from eval_harness.models.local.model_inputs import decode_rgb_image
 from tests.planting import KINDS, found_in, image_file, planted
 
