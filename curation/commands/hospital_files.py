@@ -133,7 +133,7 @@ def gmai_tag(
     """
     from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_tagging
-    from dataset_builders.browser_page.page_server import serve_page
+    from dataset_builders.browser_page.page import serve_page
 
     # A name that is given twice counts as one tagger.
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
@@ -153,7 +153,7 @@ def gmai_validate(
     """Serve a page on which reviewers report faulty questions; the next `gmai` leaves these out."""
     from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_validation
-    from dataset_builders.browser_page.page_server import serve_page
+    from dataset_builders.browser_page.page import serve_page
 
     serve_page(
         lambda _: build_validation(out),

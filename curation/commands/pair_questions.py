@@ -238,7 +238,7 @@ def review(
     Every change is saved immediately.
     """
     from curation.review.review import build_review
-    from dataset_builders.browser_page.page_server import serve_page
+    from dataset_builders.browser_page.page import serve_page
 
     serve_page(
         lambda access: build_review(questions, images, access),

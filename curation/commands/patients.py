@@ -115,7 +115,7 @@ def texts(
 ) -> None:
     """Serve a page on which a person decides about images with burned-in text."""
     from curation.deidentify.review_texts import build_text_review, pending_images
-    from dataset_builders.browser_page.page_server import serve_page
+    from dataset_builders.browser_page.page import serve_page
 
     purpose = f"deciding about {len(pending_images(folder))} images"
     serve_page(lambda _: build_text_review(folder), folder, "texts", purpose, port)

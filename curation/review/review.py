@@ -2,7 +2,7 @@
 
 The page has two scores, three checks (yes or no), texts, categories and a note. Reviewers on this
 machine type their names; reviewers on other machines have personal links
-(`dataset_builders/browser_page/page_server.py`). The log has one line per change (who, when, which
+(`dataset_builders/browser_page/page.py`). The log has one line per change (who, when, which
 pair, which field, value).
 
 Scores and checks belong to each reviewer; texts and categories are shared, and the latest change
@@ -32,12 +32,12 @@ from curation.writing.question_writing import REVIEWS_FILE, read_drafts, table_r
 from dataset_builders.browser_page.page import (
     Field,
     ItemView,
+    ReviewAccess,
     ReviewTask,
     build_page,
     encode_for_browser,
     record_decision,
 )
-from dataset_builders.browser_page.page_server import ReviewAccess
 from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.files import read_journal
 from eval_harness.scores.agreement import krippendorff_alpha

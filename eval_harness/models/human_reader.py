@@ -86,8 +86,7 @@ class HumanReader(PromptlessBackend):
         The page confirms an answer only when the run requests the next one: by then the run has
         written the answer.
         """
-        from dataset_builders.browser_page.page import encode_for_browser
-        from dataset_builders.browser_page.page_server import serve_meanwhile
+        from dataset_builders.browser_page.page import encode_for_browser, serve_meanwhile
 
         self._is_over = False
         with serve_meanwhile(self._page(), PAGE_PORT) as address:

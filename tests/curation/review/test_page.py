@@ -25,15 +25,17 @@ from curation.review.review import (
 )
 from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
 from dataset_builders.browser_page.page import (
+    REVIEWERS_FILE,
     Field,
     ItemView,
+    ReviewAccess,
     ReviewTask,
     build_page,
     encode_for_browser,
     read_decisions,
     record_decision,
+    serve_page,
 )
-from dataset_builders.browser_page.page_server import REVIEWERS_FILE, ReviewAccess, serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder
 from tests import processes
@@ -43,7 +45,7 @@ from tests.sampling import few
 
 SERVER_SCRIPT = (
     "import sys; from pathlib import Path; from curation.review.review import build_review; "
-    "from dataset_builders.browser_page.page_server import serve_page; q, i = map(Path, sys.argv[1:3]); "
+    "from dataset_builders.browser_page.page import serve_page; q, i = map(Path, sys.argv[1:3]); "
     "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', "
     "int(sys.argv[3]))"
 )
