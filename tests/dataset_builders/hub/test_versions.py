@@ -13,8 +13,8 @@ from PIL import Image
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.changes import compare_versions, format_changes, open_versions
 from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import compare_versions, format_changes, open_versions
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.schema import Case, CaseImage, Question, SourceContent
 from tests import commands
