@@ -1,8 +1,8 @@
 """Build a dataset repository: read a source, check its images, and write the folder completely or
-not at all.
+not at all. Without a source, phantoms are drawn, to try everything offline.
 
-See also: reading each format (one module per benchmark), writing files (`repository_files.py`),
-publishing (`publish.py`).
+See also: reading each format, and its phantoms (`benchmarks/*/`), writing files
+(`repository_files.py`), publishing (`publish.py`).
 """
 
 import functools
@@ -16,11 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dataset_builders.benchmark_names import ANY_SET, resolve_name
-from dataset_builders.benchmarks import (
-    FORMATS,
-    load_benchmark_module,
-    spec,
-)
+from dataset_builders.benchmarks import FORMATS, load_benchmark_module, spec
 from dataset_builders.benchmarks.vqa.presets import PRESETS
 from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.contents.card import Description, read_about
@@ -32,13 +28,13 @@ from dataset_builders.contents.pseudonyms import (
 )
 from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.files import temporary_folder
+from dataset_builders.files import temporary_folder, write_json
 from dataset_builders.fingerprints import fingerprint_cases, is_released_set
 from dataset_builders.images.download import download_missing, is_url_template
 from dataset_builders.images.lookup import ImageFolders
-from dataset_builders.phantom_sources import write_sources
 from dataset_builders.schema import Case, SourceContent
 from dataset_builders.source_files import (
+    ORIGIN_MARKER,
     is_phantom_source,
     is_safe_relative_path,
     read_json,
@@ -173,6 +169,21 @@ def build(
                 write_hidden_answers(private, name, content)
             lines = (*lines, f"hidden test answers were written to {answers}: keep that folder private.")
     return BuildReport(target, name, family, origin, partial, lines)
+
+
+def write_sources(family: str, folder: Path) -> None:
+    """Write a small source of drawn phantoms in a benchmark's official layout.
+
+    The bytes are the same every time. Each question has one correct answer by construction, and
+    correct letters are balanced. The texts are original.
+
+    Args:
+        family: the benchmark.
+        folder: where to write; created if needed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    load_benchmark_module(family, "phantoms").write(folder)
+    write_json(folder / ORIGIN_MARKER, {"origin": "phantom"})
 
 
 def _complete_custom_set(content: SourceContent, folder: Path, target: Path, *, keeps_ids: bool) -> SourceContent:

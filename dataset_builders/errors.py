@@ -1,5 +1,5 @@
-"""Define the error for unusable input, a list of problems that becomes one such error, and the error
-for a library of an optional extra that is not installed.
+"""Define the error for unusable input, a list of problems that becomes one such error, and the one
+for an extra that is not installed.
 
 The command line prints a `BadInput` as one line on standard error and exits with code 2. Any other
 exception is a bug in this package and shows its traceback.

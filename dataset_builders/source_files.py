@@ -44,7 +44,7 @@ def required_file(folder: Path, name: str, content: str) -> Path:
 
 
 def is_phantom_source(folder: Path) -> bool:
-    """Return True if the source was written by `phantom_sources.write_sources`."""
+    """Return True if the source was written by `build.write_sources`."""
     marker = folder / ORIGIN_MARKER
     return marker.is_file() and read_json(marker) == {"origin": "phantom"}
 

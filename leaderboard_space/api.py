@@ -8,8 +8,7 @@ from pydantic import ValidationError, validate_call
 
 from dataset_builders.benchmark_names import FORMATS, resolve_name
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import parse_facets
-from dataset_builders.lexical_tree import check_facet_conflicts, resolve_branch
+from dataset_builders.facets import check_facet_conflicts, parse_facets, resolve_branch
 from leaderboard_space.benchmarks import branch_chains
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import METRICS_FACET, Cells, breakdown_cells, breakdown_facets

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataset_builders.benchmarks import FORMATS, facets_of
-from dataset_builders.lexical_tree import UNLABELLED
+from dataset_builders.facets import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
 from leaderboard_space.data import cells

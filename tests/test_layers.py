@@ -162,7 +162,7 @@ def test_the_board_loads_no_back_end_and_no_run():
     assert not [
         name
         for name in loaded
-        if name.startswith(("eval_harness.models", "eval_harness.runs", "dataset_builders.phantom_sources"))
+        if name.startswith(("eval_harness.models", "eval_harness.runs", "dataset_builders.images.phantom_drawings"))
     ]
 
 

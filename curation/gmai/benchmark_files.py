@@ -21,11 +21,11 @@ from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.question_templates import Branch
 from curation.gmai.selecting import WrittenQuestion
 from curation.gmai.sources import Sources
+from dataset_builders.benchmarks.gmai_mmbench.reader import render_tree_page
 from dataset_builders.build import MANIFEST_FILE, build, replace_folder
 from dataset_builders.contents.card import ABOUT_FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED_IDS
 from dataset_builders.files import temporary_folder, write_json
-from dataset_builders.lexical_tree import render_tree_page
 
 VLMEVALKIT_COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category",

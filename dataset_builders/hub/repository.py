@@ -1,8 +1,9 @@
-"""Open a dataset repository, in a folder or on the Hub, and read only what is requested; compare two
-of its versions (`medprobe diff ORG/NAME@v1 @v2`) without loading images.
+"""Open a dataset repository, in a folder or on the Hub, and read only what is requested.
 
-See also: writing one (`build.py`). Does not import torch; `datasets` and the Hub client are
-imported where they are used.
+Two versions of a dataset are compared without loading images (`medprobe diff ORG/NAME@v1 @v2`).
+Does not import torch; `datasets` and the Hub client are imported where they are used.
+
+See also: writing a repository (`build.py`).
 """
 
 import json

@@ -13,10 +13,9 @@ import pandas as pd
 from dataset_builders.benchmark_names import BENCHMARKS, fold_name, resolve_name
 from dataset_builders.benchmarks import DEFAULT_SPLITS
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import parse_question_facets, select_by_facets
+from dataset_builders.facets import parse_question_facets, select_by_branches, select_by_facets
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.lexical_tree import select_by_branches
 from eval_harness.records.result import Benchmark
 from eval_harness.records.run import RunRequest
 
@@ -106,7 +105,7 @@ def select_questions(
     Args:
         benchmark, data: see `dataset_folder`.
         split: name; None for the dataset's only split, else the benchmark's default.
-        branches: lexical-tree branches, combined by `lexical_tree.select`.
+        branches: lexical-tree branches, combined by `facets.select_by_branches`.
         limit: the first N questions, and the rest of their cases, as half a case cannot be scored.
         facets: FACET=VALUE; a union within a facet, an intersection across facets.
         revision: tag, branch or commit of a Hub repository.

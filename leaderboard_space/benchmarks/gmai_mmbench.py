@@ -1,6 +1,6 @@
 """GMAI-MMBench on the board."""
 
-from dataset_builders.lexical_tree import FACET_CHAINS
+from dataset_builders.facets import FACET_CHAINS
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import facets_of
 from dataset_builders.errors import BadInput
-from dataset_builders.lexical_tree import UNLABELLED
+from dataset_builders.facets import UNLABELLED
 from eval_harness.derive.metrics import OVERALL_METRICS
 from eval_harness.derive.run_files import read_readings
 from eval_harness.scores.grading import question_image_ids

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
-from dataset_builders.lexical_tree import UNLABELLED
+from dataset_builders.facets import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.outcomes import Bools, Outcomes, score_runs

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import positions_by_labels
 from dataset_builders.fingerprints import fingerprint_questions
-from dataset_builders.lexical_tree import positions_by_labels
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Literal
 
-from dataset_builders.lexical_tree import UNLABELLED
+from dataset_builders.facets import UNLABELLED
 from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.tree import Tree, TreePath, display_label, facet_title, organ_and_modality

@@ -2,8 +2,8 @@
 
 A selection is a list of paths: a facet's label ("modality", "CT"), or a branch below one
 ("department", "Ophthalmology", "MRI"). Paths of one facet are united, those of different facets
-intersected (`lexical_tree.group_by_subject`). See also: drawing (`assets/selection.js`), selecting
-on the command line (`dataset_builders.lexical_tree`, `dataset_builders.facets`).
+intersected (`facets.group_by_subject`). See also: drawing (`assets/selection.js`), selecting
+on the command line (`dataset_builders.facets`, `dataset_builders.facets`).
 """
 
 import hashlib
@@ -20,14 +20,14 @@ import pandas as pd
 from dataset_builders.benchmark_names import fold_name
 from dataset_builders.benchmarks import facets_of
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import parse_facets
-from dataset_builders.lexical_tree import (
+from dataset_builders.facets import (
     BoolArray,
     IntArray,
     TreePath,
     branch_positions,
     group_by_subject,
     largest_first_key,
+    parse_facets,
     selection_mask,
 )
 from dataset_builders.terms import load_terms

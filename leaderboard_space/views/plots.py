@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from dataset_builders.lexical_tree import UNLABELLED
+from dataset_builders.facets import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import board_spec

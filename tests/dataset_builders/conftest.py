@@ -5,8 +5,7 @@ import re
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.build import build
-from dataset_builders.phantom_sources import write_sources
+from dataset_builders.build import build, write_sources
 from dataset_builders.source_files import ORIGIN_MARKER
 
 

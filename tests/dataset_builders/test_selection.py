@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataset_builders.benchmarks.gmai_mmbench.reader import read_tree
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import select_by_facets
-from dataset_builders.lexical_tree import read_tree, select_by_branches
+from dataset_builders.facets import select_by_branches, select_by_facets
 from tests.helpers import refused
 
 TREE_QUESTIONS = pd.DataFrame(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataset_builders.benchmarks.gmai_mmbench.reader import render_tree_page
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom, one_lesion
-from dataset_builders.lexical_tree import render_tree_page
 
 Facets = tuple[str, str, str, str]
 """Task, department, granularity and modality."""

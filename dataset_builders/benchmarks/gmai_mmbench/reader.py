@@ -1,12 +1,18 @@
 """Read GMAI-MMBench: VLMEvalKit TSVs with embedded images (VAL with answers, TEST without), and the
 lexical tree.
 
-See also: reading records (`source_files.py`), the tree and its branches (`lexical_tree.py`).
+A tree is rows of subject (task, department or granularity), category (one of its values), modality
+and keyword.
+
+See also: reading records (`source_files.py`), selecting by branches of the tree (`facets.py`).
 """
 
 import hashlib
+import html
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from html.parser import HTMLParser
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,7 +29,6 @@ from dataset_builders.images.lookup import (
     parse_image_cell,
     read_image,
 )
-from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import (
     LETTERS,
     Case,
@@ -32,10 +37,19 @@ from dataset_builders.schema import (
     Question,
     SourceContent,
 )
-from dataset_builders.source_files import SourceEntry, TsvRecord, check_text, read_tsv
+from dataset_builders.source_files import SourceEntry, TsvRecord, check_text, read_text, read_tsv
 
 PAPER_FACET_SIZES = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
+SUBJECT_BY_CONTAINER = {
+    "clinical-tasks": "task",
+    "departments": "department",
+    "granularities": "granularity",
+}
+"""Id of a container on the authors' page of the tree -> its subject."""
 GMAI_REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
+
+TreeRow = tuple[str, str, str, str]
+"""Subject, category, modality and keyword."""
 
 
 def read(source: Path, images: ImageFolders | None) -> SourceContent:
@@ -275,3 +289,107 @@ def _compare_counts(cases: dict[str, list[Case]]) -> list[CountComparison]:
         values = {getattr(question, facet) for question in questions} - {None}
         counts.append(CountComparison(f"values of {facet}", len(values), paper))
     return counts
+
+
+def read_tree(file: Path) -> tuple[list[TreeRow], list[str]]:
+    """Read the official LexicalTree.html.
+
+    An entry without a name is kept with an empty string and reported.
+
+    Args:
+        file: the page.
+
+    Returns:
+        Rows (subject, category, modality, keyword) in the page's order, and notes on its oddities.
+
+    Raises:
+        BadInput: the page contains no such tree.
+    """
+    parser = _TreePageParser()
+    parser.feed(read_text(file))
+    if not parser.rows:
+        raise BadInput(f"{file}: contains no lexical tree (lists below clinical-tasks, departments, granularities).")
+    rows = parser.rows
+    modalities, keywords = {row[2] for row in rows}, {row[3] for row in rows}
+    notes = [
+        f"Lexical tree: {len({row[:3] for row in rows})} lists, {len(modalities)} modalities (the paper says 39), "
+        f"{len(keywords)} keywords, {len({row[2:] for row in rows})} (modality, keyword) paths."
+    ]
+    for subject in SUBJECT_BY_CONTAINER.values():
+        nameless = [row for row in rows if row[0] == subject and not row[1]]
+        if nameless:
+            notes.append(
+                f"Lexical tree: one {subject} has no name; it contains {len(nameless)} keywords "
+                f"({', '.join(sorted({row[2] for row in nameless}))}) and is kept with an empty name."
+            )
+
+    repeated = len(rows) - len(set(rows))
+    if repeated:
+        notes.append(f"Lexical tree: {repeated} keywords occur twice in the same list.")
+    return rows, notes
+
+
+def render_tree_page(rows: Iterable[TreeRow], title: str) -> str:
+    """Render a tree in the layout of the authors' page, which `read_tree` reads.
+
+    Args:
+        rows: (subject, category, modality, keyword).
+        title: title of the page.
+
+    Returns:
+        HTML.
+    """
+    trees: dict[str, dict[str, dict[str, set[str]]]] = {subject: {} for subject in SUBJECT_BY_CONTAINER.values()}
+    for subject, category, modality, keyword in rows:
+        trees[subject].setdefault(category, {}).setdefault(modality, set()).add(keyword)
+
+    parts = [
+        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="UTF-8"><title>{html.escape(title)}</title></head>\n<body>'
+    ]
+    for container, subject in SUBJECT_BY_CONTAINER.items():
+        parts.append(f'<div id="{container}" class="category-container"><ul class="category-list">')
+        for category, modalities in sorted(trees[subject].items()):
+            parts.append(f'<li><a href="#">{html.escape(category)}</a>\n<ul class="sub-category-list">')
+            for modality, keywords in sorted(modalities.items()):
+                leaves = "".join(f"<li>{html.escape(keyword)}</li>" for keyword in sorted(keywords))
+                parts.append(f'<li><a href="#">{html.escape(modality)}</a>\n<ul class="label-list">{leaves}</ul></li>')
+            parts.append("</ul></li>")
+        parts.append("</ul></div>")
+
+    return "\n".join([*parts, "</body>", "</html>", ""])
+
+
+class _TreePageParser(HTMLParser):
+    """Parser of the page's three nested lists: links name categories and modalities, items
+    keywords.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.rows: list[TreeRow] = []
+        self.subject = self.text = ""
+        self.lists = 0
+        self.names = ["", ""]
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        # The three containers have fixed ids; nested divs keep the current subject.
+        if tag == "div":
+            self.subject = SUBJECT_BY_CONTAINER.get(dict(attributes).get("id") or "", self.subject)
+        elif tag == "ul":
+            self.lists += bool(self.subject)
+        elif tag in ("a", "li"):
+            self.text = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        text = " ".join(self.text.split())
+        if tag == "ul":
+            self.lists -= bool(self.subject)
+        # Links in the first two levels of lists name category and modality; items of the third are
+        # keywords.
+        elif tag == "a" and 1 <= self.lists <= 2:
+            self.names[self.lists - 1] = text
+        elif tag == "li" and self.lists == 3:
+            self.rows.append((self.subject, self.names[0], self.names[1], text))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data

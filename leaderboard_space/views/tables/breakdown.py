@@ -6,7 +6,7 @@ Cells are shaded by score, and grey if they are based on few cases.
 from collections.abc import Callable, Mapping, Sequence
 
 from dataset_builders.benchmarks import facets_of
-from dataset_builders.lexical_tree import UNLABELLED
+from dataset_builders.facets import UNLABELLED
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences

@@ -23,13 +23,12 @@ from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog, comput
 from curation.writing.asking import AskSettings
 from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.build import build
+from dataset_builders.build import build, write_sources
 from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.files import read_journal
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.picture import strip_metadata
-from dataset_builders.phantom_sources import write_sources
 from eval_harness.records.request import Response
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation

@@ -5,10 +5,9 @@ import re
 import pandas as pd
 import pytest
 
-from dataset_builders.build import build
+from dataset_builders.build import build, write_sources
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.phantom_sources import write_sources
 from dataset_builders.source_files import ORIGIN_MARKER
 from eval_harness.models.http.chat_client import permit_sending, remote_host, server_address
 from eval_harness.models.interface import Settings

@@ -6,11 +6,10 @@ import re
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from dataset_builders.build import build
+from dataset_builders.build import build, write_sources
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images import download
-from dataset_builders.phantom_sources import write_sources
 from tests.localhub.accounts import CURATOR
 from tests.localhub.server import RESET
 

@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.build import build
+from dataset_builders.build import build, write_sources
 from dataset_builders.errors import BadInput
-from dataset_builders.phantom_sources import write_sources
 from tests import helpers
 from tests.helpers import edit_json
 

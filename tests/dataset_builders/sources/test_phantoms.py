@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.build import build
+from dataset_builders.build import build, write_sources
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.phantom_drawings import draw_phantom
-from dataset_builders.phantom_sources import write_sources
 from tests.sampling import few
 
 

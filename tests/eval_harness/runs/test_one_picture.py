@@ -13,11 +13,10 @@ import pytest
 from datasets import load_dataset
 from PIL import Image
 
-from dataset_builders.build import build
+from dataset_builders.build import build, write_sources
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.picture import make_picture
-from dataset_builders.phantom_sources import write_sources
 from eval_harness.interop.exports import export_tsv, rgb_images, with_image_bytes
 from eval_harness.models.local.model_inputs import decode_rgb_image
 from tests.chaos.server import ChaosServer

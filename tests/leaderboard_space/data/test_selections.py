@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import select_by_facets
-from dataset_builders.lexical_tree import STEP_SEPARATOR, UNLABELLED, group_by_subject, select_by_branches
+from dataset_builders.facets import STEP_SEPARATOR, UNLABELLED, group_by_subject, select_by_branches, select_by_facets
 from eval_harness.records.selection import select_questions
 from eval_harness.store.results_table import tidy_table
 from leaderboard_space.api import tools
