@@ -6,7 +6,7 @@ import typer
 
 from curation.command_line import app as curate
 from medprobe import __version__
-from medprobe.commands import datasets, evaluate, harnesses, results, store
+from medprobe.commands import datasets, evaluate, results, store
 
 app = typer.Typer(
     name="medprobe",
@@ -32,6 +32,6 @@ def root_options(
 
 
 # Their order is that of the panels in `--help`.
-for commands in (datasets, evaluate, results, store, harnesses):
+for commands in (datasets, evaluate, results, store):
     app.add_typer(commands.app)
 app.add_typer(curate, name="curate", short_help="Make a custom benchmark.", rich_help_panel="Curate")
