@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from curation.commands import custom_sets, hospital_files, mining, pair_questions, patients
+from curation.commands import mining, pair_questions, patients, sets
 
 app = typer.Typer(
     help="Make a custom benchmark: mine confusing pairs, write questions, review, export.",
@@ -28,12 +28,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "review": pair_questions.review,
     "export": pair_questions.export_benchmark,
     "quality": pair_questions.quality,
-    "probe": custom_sets.probe,
-    "hallucinate": custom_sets.hallucinate,
-    "exam": hospital_files.exam,
-    "gmai": hospital_files.gmai,
-    "gmai-tag": hospital_files.gmai_tag,
-    "gmai-validate": hospital_files.gmai_validate,
+    "probe": sets.probe,
+    "hallucinate": sets.hallucinate,
+    "exam": sets.exam,
+    "gmai": sets.gmai,
+    "gmai-tag": sets.gmai_tag,
+    "gmai-validate": sets.gmai_validate,
 }
 """Name -> command. `--help` lists the commands in this order, that of the work."""
 for command_name, command in COMMANDS.items():

@@ -16,9 +16,9 @@ from typing import Any
 
 from curation.custom_sets.hallucination import CONTROLS_NOTE_START, describe_controls
 from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
+from curation.deidentify.image_folder import is_gmai_folder
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
-from curation.deidentify.review_texts import is_gmai_folder
 from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
 from curation.images.burned_in_text import PENDING_FOLDER, read_boxes, write_boxes
 from curation.images.file_names import (

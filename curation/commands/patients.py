@@ -114,7 +114,7 @@ def texts(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7865,
 ) -> None:
     """Serve a page on which a person decides about images with burned-in text."""
-    from curation.deidentify.review_texts import build_text_review, pending_images
+    from curation.deidentify.image_folder import build_text_review, pending_images
     from dataset_builders.browser_page.page import serve_page
 
     purpose = f"deciding about {len(pending_images(folder))} images"
@@ -151,7 +151,7 @@ def withdraw(
     """
     import json
 
-    from curation.deidentify.review_texts import is_gmai_folder
+    from curation.deidentify.image_folder import is_gmai_folder
     from curation.gmai.items import withdraw_patient
     from curation.images.file_names import DEIDENTIFICATION_REPORT
     from curation.withdraw import (

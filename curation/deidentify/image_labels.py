@@ -22,18 +22,20 @@ from typing import Any
 import numpy as np
 
 from curation.deidentify.patient_table import redact_birth_dates, redact_words
-from curation.readers.consistency import NoClassNames, Skip, skip_from_error
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     EXIF_ROTATED,
     AnnotatedImages,
     DatasetFiles,
+    NoClassNames,
     PictureLabel,
+    Skip,
     is_volume,
+    skip_from_error,
 )
 from curation.readers.pixels import Skipped, encode_mask, skip_on_error
-from curation.readers.registry import pair_dataset
 from curation.readers.shapes import is_class_list
+from curation.readers.units import pair_dataset
 from curation.readers.volumes import open_volume, read_volume_classes
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json

@@ -28,9 +28,8 @@ from curation.exam.series import SourceSlice, read_slices
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import DEIDENTIFICATION_REPORT, write_private_csv
 from curation.mediconfusion_export import export_pairs
-from curation.readers.consistency import Skip, count_skip_reasons, skip_from_error
 from curation.readers.dataset import WINDOWS
-from curation.readers.pictures import is_volume, relative_name
+from curation.readers.pictures import Skip, count_skip_reasons, is_volume, relative_name, skip_from_error
 from curation.readers.pixels import Skipped, read_frame, resample_square, to_grey
 from curation.readers.volumes import read_oriented
 from curation.writing.categories import CATEGORIES_FILE

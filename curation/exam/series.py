@@ -21,14 +21,16 @@ import numpy as np
 from pydantic import ValidationError
 
 from curation.images.pairing import strip_suffix
-from curation.readers.consistency import Contradiction, Skip, skip_from_error
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
+    Contradiction,
     DatasetFiles,
+    Skip,
     is_dicom,
     is_volume,
     patient_from_name,
     relative_name,
+    skip_from_error,
 )
 from curation.readers.pixels import (
     DICOM_MODALITY_NAMES,

@@ -22,11 +22,10 @@ from tqdm import tqdm
 
 from curation.gmai.sources import Sources
 from curation.images.file_names import name_list_path
-from curation.readers.consistency import Skip, skip_from_error
 from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import Picture, PictureLabel, Unit
+from curation.readers.pictures import Picture, PictureLabel, Skip, Unit, skip_from_error
 from curation.readers.pixels import Skipped, encode_mask, error_cause, resize_plane
-from curation.readers.registry import list_units
+from curation.readers.units import list_units
 from dataset_builders.contents.pseudonyms import (
     Pseudonyms,
     load_pseudonyms,

@@ -40,7 +40,7 @@ from curation.gmai.selecting import (
 )
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import name_list_path, write_private_csv
-from curation.readers.consistency import count_skip_reasons, refuse_contradictions
+from curation.readers.pictures import count_skip_reasons, refuse_contradictions
 from curation.writing.asking import AskSettings, Writer
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.browser_page.page import read_decisions

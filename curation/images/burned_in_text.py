@@ -1,7 +1,7 @@
 """Detect burned-in text in images with rapidocr (its models ship with the package; no downloads).
 
 Only the position of the text is used and stored, never the recognised characters. A person decides
-what happens to an image with text (`deidentify/review_texts.py`).
+what happens to an image with text (`deidentify/image_folder.py`).
 """
 
 import json

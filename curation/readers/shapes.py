@@ -18,25 +18,23 @@ from PIL import Image
 from pydantic import BaseModel, BeforeValidator, FiniteFloat, StrictInt, StrictStr, ValidationError
 
 from curation.images.pairing import have_common_path, split_path, strip_suffix
-from curation.readers.consistency import (
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import (
+    Annotation,
     ClassNames,
     Contradiction,
+    DatasetFiles,
     NoClassNames,
+    PictureLabel,
     Skip,
+    Targets,
     check_area,
     check_mask,
     check_size,
     parse_box,
     read_class_names,
-    size_mismatch,
-)
-from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import (
-    Annotation,
-    DatasetFiles,
-    PictureLabel,
-    Targets,
     relative_name,
+    size_mismatch,
     unusable_targets,
 )
 from curation.readers.pixels import Skipped, error_cause, skip_on_error

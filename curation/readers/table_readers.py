@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from curation.images.image_table import cell_text, image_text, read_dataframe, require_columns
-from curation.readers.consistency import parse_box
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
     DatasetFiles,
     PictureLabel,
     Targets,
+    parse_box,
     relative_name,
     unusable_targets,
 )

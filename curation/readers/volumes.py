@@ -5,7 +5,7 @@ one plane is used, in radiological view (SA-Med2D-20M uses all three). Slices th
 shows together are evenly spaced instead, since neighbours are nearly identical. Picture and mask go
 through the same steps.
 
-See also: DICOM series (`dicom.py`), the registry of readers (`registry.py`).
+See also: DICOM series and the table of readers (`units.py`).
 """
 
 from collections import defaultdict
@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from curation.images.pairing import split_path, strip_suffix
-from curation.readers.consistency import ClassNames, Contradiction, read_class_names
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
+    ClassNames,
+    Contradiction,
     DatasetFiles,
     Picture,
     PictureLabel,
@@ -29,6 +30,7 @@ from curation.readers.pictures import (
     is_volume,
     merge_facts,
     patient_from_name,
+    read_class_names,
     relative_name,
     unusable_targets,
 )

@@ -21,7 +21,7 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import JPEG2000, JPEGBaseline8Bit
 
-from curation.deidentify.image_folder import deidentify_folder
+from curation.deidentify.image_folder import TEXT_DECISION, decide_on_image, deidentify_folder, pending_images
 from curation.deidentify.image_labels import load_image_labels
 from curation.deidentify.patient_table import (
     PatientTable,
@@ -32,11 +32,10 @@ from curation.deidentify.patient_table import (
     redact_birth_dates,
     redact_words,
 )
-from curation.deidentify.review_texts import TEXT_DECISION, decide_on_image, pending_images
 from curation.gmai.sources import read_sources
 from curation.images.burned_in_text import read_boxes
 from curation.images.file_names import load_file_names
-from curation.readers.registry import list_units
+from curation.readers.units import list_units
 from dataset_builders.browser_page.page_markup import KEY_HELP
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import write_all

@@ -8,7 +8,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 ALLOWED_NAMES = {
     "curation/report/quality.py": {"mediconfusion"},
     "curation/mediconfusion_export.py": {"mediconfusion"},
-    "curation/commands/custom_sets.py": {"probmed", "halt-medvqa"},
+    "curation/commands/sets.py": {"probmed", "halt-medvqa"},
     "curation/gmai/benchmark_files.py": {"gmai-mmbench"},
 }
 """The makers of custom sets and the report on one, each of which handles a single format."""

@@ -16,7 +16,7 @@ from pydicom.uid import CTImageStorage, RTStructureSetStorage, generate_uid
 
 from curation.gmai.sources import read_sources
 from curation.readers.pixels import Skipped
-from curation.readers.registry import list_units
+from curation.readers.units import list_units
 from tests.curation.dicom_files import make_dicom, set_elements
 
 SIDE_PX = 64

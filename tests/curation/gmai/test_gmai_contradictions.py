@@ -25,11 +25,10 @@ from curation.deidentify.image_labels import load_image_labels
 from curation.gmai.items import read_items
 from curation.gmai.pipeline import run_pipeline
 from curation.gmai.sources import read_sources
-from curation.readers.consistency import refuse_contradictions
-from curation.readers.dicom import _fill_nested
+from curation.readers.pictures import refuse_contradictions
 from curation.readers.pixels import IGNORED_ELEMENT
-from curation.readers.registry import list_units
 from curation.readers.shapes import fill_polygons
+from curation.readers.units import _fill_nested, list_units
 from tests.curation.gmai.phantoms import (
     ORGAN_ELLIPSES,
     SIDE_PX,

@@ -25,7 +25,7 @@ from curation.images.pairing import (
     split_path,
     strip_suffix,
 )
-from curation.readers.registry import list_units
+from curation.readers.units import list_units
 from tests.curation.gmai.phantoms import ct_slices, load_pictures, read_dataset, save_png, save_volume
 from tests.helpers import refused
 from tests.sampling import few

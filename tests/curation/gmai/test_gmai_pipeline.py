@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from curation.deidentify.review_texts import build_text_review, decide_on_image, pending_images
+from curation.deidentify.image_folder import build_text_review, decide_on_image, pending_images
 from curation.gmai import items, overlay, pipeline
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import select_dataset_files
