@@ -42,8 +42,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import read_journal, remove_temp_files, write_json
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
+from eval_harness.store.adding import has_groups
 from eval_harness.store.contents import StoredResult, result_paths
-from eval_harness.store.folder_store import has_groups
 
 MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
 """First words of the dataset card's notes that state measurements; a withdrawal measures them

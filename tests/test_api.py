@@ -24,7 +24,7 @@ import medprobe
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLITS
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import option_types
-from eval_harness.store.withdrawing import withdraw
+from eval_harness.store.adding import withdraw
 from medprobe.score_table import as_text
 from tests.commands import medprobe as command
 from tests.sampling import few

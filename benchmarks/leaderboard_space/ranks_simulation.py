@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
-from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise
-from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
+from eval_harness.scores.comparisons import OutcomeMatrix, RankRanges, compare_pairwise, compute_rank_ranges
 
 Floats = NDArray[np.float64]
 COMPONENT = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)

@@ -24,8 +24,7 @@ import pandas as pd
 
 from eval_harness.derive.reading import read_responses
 from eval_harness.derive.scoring import compute_scores, compute_units
-from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise, pack_outcomes
-from eval_harness.scores.ranks import compute_rank_ranges
+from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise, compute_rank_ranges, pack_outcomes
 
 
 def main() -> None:

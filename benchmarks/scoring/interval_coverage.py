@@ -36,18 +36,16 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import (
-    NORMAL_QUANTILE,
-    ClusterSizes,
-    intracluster_correlation,
-    student_quantile,
-)
 from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise, compute_unpaired_difference
 from eval_harness.scores.intervals import (
+    NORMAL_QUANTILE,
+    ClusterSizes,
     clopper_pearson,
     clustered_interval,
     clustered_intervals,
+    intracluster_correlation,
     printed_interval,
+    student_quantile,
 )
 
 Ints = NDArray[np.int64]

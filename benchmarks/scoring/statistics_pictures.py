@@ -12,9 +12,14 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.records.result import ARMS
-from eval_harness.scores.comparisons import OutcomeMatrix, PairwiseComparisons, compare_pairwise
+from eval_harness.scores.comparisons import (
+    OutcomeMatrix,
+    PairwiseComparisons,
+    RankRanges,
+    compare_pairwise,
+    compute_rank_ranges,
+)
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
-from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 from eval_harness.scores.sight import compute_sight
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -36,7 +36,7 @@ from dataset_builders.terms import (
     regions_overlap,
     terms_by_name,
 )
-from eval_harness.scores.agreement import krippendorff_alpha
+from eval_harness.scores.comparisons import krippendorff_alpha
 
 LABEL_COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
 IGNORED_COLUMNS = ("count", "datasets", "why")

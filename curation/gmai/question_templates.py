@@ -32,7 +32,7 @@ from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
 from dataset_builders.terms import find_task_noun, normalize_term, terms_by_name
-from eval_harness.scores.ranks import holm_adjust
+from eval_harness.scores.comparisons import holm_adjust
 
 PLACEHOLDER = "<modality>"
 CANDIDATES_FILE = "candidates.csv"

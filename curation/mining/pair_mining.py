@@ -27,8 +27,8 @@ from curation.mining.embedding import open_embeddings
 from curation.mining.pair_search import EncoderVectors, PairSearch, sample_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, remove_temp_files, replace_file, write_json
-from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import image_clusters
+from eval_harness.scores.intervals import ClusterSizes
 
 PAIRS_PER_BATCH = 1_000_000
 """Number of pairs that are filtered at a time."""

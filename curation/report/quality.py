@@ -29,8 +29,8 @@ from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.images.picture import make_picture
 from eval_harness.derive.metrics import OVERALL_METRICS
 from eval_harness.derive.scoring import compute_scores
-from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import image_clusters, question_image_ids
+from eval_harness.scores.intervals import ClusterSizes
 
 PAIRS_FAMILY = "mediconfusion"
 DISCORDANT_SHARES = (0.15, 0.3)

@@ -40,7 +40,7 @@ from dataset_builders.browser_page.page import (
 )
 from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.files import read_journal
-from eval_harness.scores.agreement import krippendorff_alpha
+from eval_harness.scores.comparisons import krippendorff_alpha
 
 SCORE_FIELDS = ("score_1", "score_2")
 CHECK_FIELDS = ("correctness", "relevance", "language")

@@ -177,7 +177,7 @@ def metric_scores(
 def _standard_errors(table: pd.DataFrame) -> dict[str, float]:
     """Return metric -> standard error in percentage points.
 
-    It is the standard error of `n_effective` independent outcomes (`scores/clustered.py`). Omitted
+    It is the standard error of `n_effective` independent outcomes (`scores/intervals.py`). Omitted
     for counts, and for metrics with fewer than two clusters.
     """
     errors: dict[str, float] = {}

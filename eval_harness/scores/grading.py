@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK, facets_of
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES, Nonresponse, Score
-from eval_harness.scores.clustered import Bools, Floats, Ints
+from eval_harness.scores.intervals import Bools, Floats, Ints
 
 LOST_STATUSES = ("truncated", "failed", "missing")
 """Statuses of a lost response, which says nothing about the model."""

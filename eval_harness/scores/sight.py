@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from eval_harness.scores.clustered import CONFIDENCE_LEVEL
 from eval_harness.scores.comparisons import (
     Moments,
     compare_pairwise,
@@ -20,6 +19,7 @@ from eval_harness.scores.comparisons import (
     pack_outcomes,
     standard_error,
 )
+from eval_harness.scores.intervals import CONFIDENCE_LEVEL
 
 TAIL_PROBABILITY = (1 - CONFIDENCE_LEVEL) / 2
 MAX_SHARE = 1e3

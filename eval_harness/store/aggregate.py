@@ -1,13 +1,17 @@
-"""Aggregate several runs of one model, or the samples of one run.
+"""Aggregate several runs of one model, or the samples of one run; compute a run's calibration.
 
 Aggregates are results of the kind `aggregate`, with the ids of the runs that they combine: best
 over methods, mean over prompts and samples, majority vote, best-of-N oracle (MediConfusion Tables 1
-and 2, appendices C and H). This module also computes the calibration of a run with option scores,
-and the scores of a run's adversarial pairs (ProbMed Table 3).
+and 2, appendices C and H). This module also computes the scores of a run's adversarial pairs
+(ProbMed Table 3), and calibration and risk-coverage of runs whose answers have a score per option
+(methods `ps` and `gd`).
+
+See also: choosing the option with the highest score (`derive/reading.py`).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,8 +29,8 @@ from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
 from eval_harness.records.run import read_run
 from eval_harness.runs.run_folder import read_run_questions
 from eval_harness.runs.run_scoring import derive_run
-from eval_harness.scores.calibration import Calibration, compute_calibration
 from eval_harness.scores.grading import NONRESPONSE_STATUSES, grade
+from eval_harness.scores.intervals import Floats
 
 AGGREGATE_KINDS = ("best", "mean", "majority", "oracle")
 """The kinds of aggregates."""
@@ -136,46 +140,6 @@ def _combine_samples(
     # chosen, or whether the model abstained, so only accuracies are meaningful.
     scores = compute_scores(family, questions, best_of_n_oracle(family, questions, answers, threshold)).scores
     return {name: scores[name] for name in accuracy_metrics(scores)}
-
-
-def run_calibration(folder: Path) -> Calibration:
-    """Compute the calibration of a run with option scores (`gd`, `ps`).
-
-    Raises:
-        BadInput: If the run has no option scores.
-    """
-    result, answers = _score_run(folder)
-    calibration_result = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
-    if calibration_result is None:
-        raise BadInput(f"{folder}: has no option scores. Run `medprobe eval --method gd` (or ps).")
-    return calibration_result
-
-
-def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
-    """Compute accuracy with and without adversarial questions (ProbMed section 4, Table 3).
-
-    Returns:
-        Aspect -> `accuracy_without_adversarial` (the true question of a pair is correct) and
-            `accuracy_with_adversarial` (both questions are correct). `all` covers every pair and
-            comes first. `n` counts pairs.
-
-    Raises:
-        BadInput: If the run's questions do not form adversarial pairs.
-    """
-    result, answers = _score_run(folder)
-    questions = read_run_questions(folder)
-    if not {"pair_id", "adversarial"} <= set(questions.columns):
-        raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")
-    graded = grade(result.benchmark.family, questions, answers)
-    units = pair_units(graded)
-    if units.empty:
-        raise BadInput(f"{folder}: its questions contain no pair of a true and an adversarial question.")
-    if "aspect" not in questions.columns:
-        return {"all": summarise_units(units)}
-    aspect = graded.questions.set_index("pair_id")["aspect"].dropna().groupby(level=0).first()
-    of_unit = units["unit"].map(aspect)
-    parts = {name: summarise_units(units[(of_unit == name).to_numpy()]) for name in ASPECTS if (of_unit == name).any()}
-    return {"all": summarise_units(units), **parts}
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
@@ -360,3 +324,148 @@ def build_aggregate(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         run_ids=sorted(runs),
     )
+
+
+def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
+    """Compute accuracy with and without adversarial questions (ProbMed section 4, Table 3).
+
+    Returns:
+        Aspect -> `accuracy_without_adversarial` (the true question of a pair is correct) and
+            `accuracy_with_adversarial` (both questions are correct). `all` covers every pair and
+            comes first. `n` counts pairs.
+
+    Raises:
+        BadInput: If the run's questions do not form adversarial pairs.
+    """
+    result, answers = _score_run(folder)
+    questions = read_run_questions(folder)
+    if not {"pair_id", "adversarial"} <= set(questions.columns):
+        raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")
+    graded = grade(result.benchmark.family, questions, answers)
+    units = pair_units(graded)
+    if units.empty:
+        raise BadInput(f"{folder}: its questions contain no pair of a true and an adversarial question.")
+    if "aspect" not in questions.columns:
+        return {"all": summarise_units(units)}
+    aspect = graded.questions.set_index("pair_id")["aspect"].dropna().groupby(level=0).first()
+    of_unit = units["unit"].map(aspect)
+    parts = {name: summarise_units(units[(of_unit == name).to_numpy()]) for name in ASPECTS if (of_unit == name).any()}
+    return {"all": summarise_units(units), **parts}
+
+
+N_BINS = 10
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Calibration of a run.
+
+    Attributes:
+        bins: Columns `confidence, accuracy, n` (percent, percent, count); N_BINS bins of equal
+            width, empty ones left out.
+        ece: Expected calibration error in percentage points.
+        risk_coverage: Columns `coverage, risk` (percent), most confident answers first.
+        aurc: Area under the risk-coverage curve: mean risk over all coverages, in percent.
+        n: Number of answers used.
+    """
+
+    bins: pd.DataFrame
+    ece: float
+    risk_coverage: pd.DataFrame
+    aurc: float
+    n: int
+
+
+def run_calibration(folder: Path) -> Calibration:
+    """Compute the calibration of a run with option scores (`gd`, `ps`).
+
+    Raises:
+        BadInput: If the run has no option scores.
+    """
+    result, answers = _score_run(folder)
+    calibration_result = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
+    if calibration_result is None:
+        raise BadInput(f"{folder}: has no option scores. Run `medprobe eval --method gd` (or ps).")
+    return calibration_result
+
+
+def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Calibration | None:
+    """Compute calibration and risk-coverage of a run.
+
+    Answers of equal confidence form one point of the risk-coverage curve.
+
+    Args:
+        family: Benchmark whose question format the questions have.
+        questions: Questions with their answer keys.
+        answers: Answers after reading, with `scores` (one number per option) and `sample`.
+
+    Returns:
+        The calibration, or None if no answer with a known key has option scores.
+    """
+    if "scores" not in answers.columns:
+        return None
+    scored = answers[[_has_scores(values) for values in answers["scores"]]]
+    # A journal may contain a question twice; the first copy counts.
+    scored = scored.drop_duplicates(["question_id", "sample"])
+    if not len(scored):
+        return None
+    graded = grade(
+        family,
+        questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))],
+        scored,
+    )
+    # Grading leaves out questions with a hidden key, so their answers have no row.
+    rows = pd.Index(graded.columns["question_id"].astype(str)).get_indexer(scored["question_id"].astype(str))
+    has_question, columns = rows >= 0, pd.factorize(scored["sample"], sort=True)[0]
+    if not has_question.any():
+        return None
+    confidence = np.array([top_option_confidence(values) for values in scored["scores"]])[has_question]
+    is_correct = graded.right[rows, columns][has_question].astype(float)
+    bins = _calibration_bins(confidence, is_correct)
+    ece = (bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(is_correct)
+    curve = _risk_coverage(confidence, is_correct)
+    # Step integral: ties make the steps unequal.
+    widths = np.diff(curve["coverage"].to_numpy(), prepend=0.0)
+    aurc = float((curve["risk"].to_numpy() * widths).sum() / 100)
+    return Calibration(bins, float(ece), curve, aurc, len(is_correct))
+
+
+def top_option_confidence(scores: Floats) -> float:
+    """Return the probability (0..1) of the highest-scoring option.
+
+    Scores that are not probabilities (negative, or not summing to 1) are taken as logits and
+    normalized by softmax.
+
+    Args:
+        scores: One number per option.
+    """
+    values = np.asarray(scores, dtype=float)
+    if (values < 0).any() or abs(values.sum() - 1) > 1e-3:
+        # Subtract the maximum: exp() of large logits would overflow.
+        values = np.exp(values - values.max())
+        values = values / values.sum()
+    return float(values.max())
+
+
+def _has_scores(values: object) -> bool:
+    return (
+        isinstance(values, (list, tuple, np.ndarray))
+        and len(values) > 1
+        and bool(np.isfinite(np.asarray(values, float)).all())
+    )
+
+
+def _calibration_bins(confidence: Floats, is_correct: Floats) -> pd.DataFrame:
+    # A confidence of exactly 1 belongs to the last bin.
+    bin_index = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+    table = pd.DataFrame({"bin": bin_index, "confidence": 100 * confidence, "accuracy": 100 * is_correct, "n": 1})
+    return table.groupby("bin").agg({"confidence": "mean", "accuracy": "mean", "n": "sum"})
+
+
+def _risk_coverage(confidence: Floats, is_correct: Floats) -> pd.DataFrame:
+    order = np.argsort(-confidence, kind="stable")
+    # Tied answers share one point of the curve, after the last of them.
+    last_of_equal = np.flatnonzero(np.diff(confidence[order], append=-1.0) != 0)
+    errors = np.cumsum(1 - is_correct[order])[last_of_equal]
+    covered = last_of_equal + 1
+    return pd.DataFrame({"coverage": 100 * covered / len(is_correct), "risk": 100 * errors / covered})

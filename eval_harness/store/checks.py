@@ -25,7 +25,6 @@ from eval_harness.records.names import JOINERS
 from eval_harness.records.request import Request, rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.records.run import RunRecord
-from eval_harness.store.similarity import Z_ONE_SIDED_95, wilson_lower_bound
 
 HIGH_ACCURACY = 0.90
 """A score whose interval begins above this accuracy may be too good to be true."""
@@ -57,6 +56,8 @@ MIN_SDS_BELOW_CHANCE = 4.0
 """An arm is flagged if its score is this many standard deviations below chance."""
 BASELINE_SEED = 0
 """The only seed that `eval` gives a baseline, so that runs cannot search for a lucky one."""
+Z_ONE_SIDED_95 = 1.645
+"""Quantile of the standard normal distribution for one-sided 95 % bounds."""
 PublishedNames = Mapping[str, str | None]
 """Name in the papers' tables -> kind of the model (`baseline` if it is not a model)."""
 BASELINE_NAMES = {
@@ -154,6 +155,17 @@ def unusual_score_flags(
             else "no other account has a result on these questions"
         )
         yield f"a {'perfect' if correct == answers else 'remarkable'} score: {correct:,} of {answers:,} answers are right; {comparison}"
+
+
+def wilson_lower_bound(count: Any, total: Any) -> Any:
+    """Return the one-sided 95 % lower bound of a share (Wilson 1927).
+
+    Args:
+        count: Successes, as a number or an array.
+        total: Trials, as a number or an array.
+    """
+    half_width = Z_ONE_SIDED_95 * np.sqrt(count * (total - count) / total + Z_ONE_SIDED_95**2 / 4)
+    return (count + Z_ONE_SIDED_95**2 / 2 - half_width) / (total + Z_ONE_SIDED_95**2)
 
 
 def _easiness_auc(right: pd.Series, easy: pd.Series) -> tuple[float, float]:

@@ -10,7 +10,7 @@ A store is a folder, or a dataset repository on the Hub with an updated local co
 written to it here.
 
 See also: making the files (`submit.py`), examining them (`examine.py`), adding them
-(`folder_store.py`, `hub_store.py`, `pull_requests.py`, `withdrawing.py`).
+(`adding.py`, `pull_requests.py`).
 """
 
 import getpass
@@ -34,7 +34,6 @@ from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_F
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import SCHEMA_VERSION, Result, SchemaVersion, read_result
 from eval_harness.records.run import RunRecord
-from eval_harness.store.similarity import Digests
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
 MAX_REASON_LENGTH = 2_000
@@ -190,7 +189,8 @@ class Submission:
         sent: The files that were sent, rewritten by `examine`.
         result: The result in `result.json`.
         derived: Content of the derived files, by name.
-        digests: Digests of the answers, for comparison with other submissions.
+        digests: Digests of the answers, for comparison with other submissions (see
+            `similarity.Digests`).
         questions: Content of the questions file; None if the store's owner does not vouch for the
             dataset.
     """
@@ -199,7 +199,7 @@ class Submission:
     sent: SubmittedFiles
     result: Result
     derived: Mapping[str, bytes]
-    digests: Digests
+    digests: pd.DataFrame
     questions: bytes | None = None
     problems: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)

@@ -24,6 +24,7 @@ from dataset_builders.hub.client import (
     with_retries,
 )
 from dataset_builders.hub.repository import Repository, open_repository
+from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.records.result import Benchmark
 
 COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
@@ -135,6 +136,34 @@ def find_dataset(
             f"the dataset {repo} is not publicly readable at {revision[:12]}. Make it public, or "
             "ask the store's owner to vouch for it"
         ) from None
+
+
+def find_stored_dataset(root: Path, data: Sequence[str], fingerprint: str | None, benchmark: Benchmark) -> Dataset:
+    """Find the dataset of a stored result.
+
+    Args:
+        root: Folder of the store.
+        data: Trusted datasets, which are tried first.
+        fingerprint: Fingerprint of the result's questions, by which the store may have them.
+        benchmark: The `benchmark` record of the run; its revision on the Hub is tried last.
+
+    Raises:
+        BadInput: If there is no such dataset.
+    """
+    path = root / "questions" / f"{fingerprint}.parquet"
+    if data or not path.is_file():
+        return find_dataset(benchmark, data)
+    questions = pd.DataFrame(list(iter_parquet_rows(path)))
+    return Dataset(
+        benchmark.name,
+        benchmark.split,
+        benchmark.family,
+        questions,
+        benchmark.origin,
+        benchmark.selection,
+        is_vouched=True,
+        validated=benchmark.validated,
+    )
 
 
 def find_vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:

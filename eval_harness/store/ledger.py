@@ -17,8 +17,8 @@ from filelock import FileLock
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import commit_files, connect_with_token, hide_progress_bars, hub_errors, with_retries
+from eval_harness.store.adding import fetch_file, find_files
 from eval_harness.store.contents import is_hub_store
-from eval_harness.store.hub_store import fetch_file, find_files
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -35,22 +35,22 @@ from eval_harness.derive.run_files import (
 )
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
-from eval_harness.store.checks import PublishedNames
-from eval_harness.store.contents import ACCEPTANCE, MAX_RECORD_BYTES, WITHDRAWN, Acceptance, Submission, utc_now
-from eval_harness.store.dataset_lookup import find_dataset
-from eval_harness.store.examine import examine_in_sandbox
-from eval_harness.store.folder_store import duplicate_flags
-from eval_harness.store.hub_store import (
+from eval_harness.store.adding import (
+    WITHDRAWAL_PATH,
     commit_to_main,
     fetch_acceptance,
     fetch_file,
     find_files,
     has_submission,
     list_open_pulls,
+    withdrawal_problem,
 )
+from eval_harness.store.checks import PublishedNames
+from eval_harness.store.contents import ACCEPTANCE, MAX_RECORD_BYTES, WITHDRAWN, Acceptance, Submission, utc_now
+from eval_harness.store.dataset_lookup import find_dataset
+from eval_harness.store.examine import examine_in_sandbox
 from eval_harness.store.sandbox import time_limit
-from eval_harness.store.similarity import Digests
-from eval_harness.store.withdrawing import WITHDRAWAL_PATH, withdrawal_problem
+from eval_harness.store.similarity import Digests, duplicate_flags
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.result import REFERENCE_KINDS, Score
-from eval_harness.scores.agreement import krippendorff_alpha
+from eval_harness.scores.comparisons import krippendorff_alpha
 from eval_harness.store.comparison import Side, align_sides, metric_difference, paired_units
 from eval_harness.store.formatting import format_interval, format_score, interval_decimals
 

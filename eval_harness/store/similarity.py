@@ -1,17 +1,16 @@
-"""Compare the answers of two results, to detect near-copies.
+"""Compare a submission with the other results of its store, above all to detect near-copies.
 
 Honest models agree, too: they know some of the same answers, and favour the same wrong ones. What
 counts is therefore the agreement beyond that of two unrelated models of these accuracies, at the
 lower end of its interval. A near-copy is only reported, never refused.
 
-See also: reporting it (`folder_store.py`), comparing a result's errors with those of others
-(`checks.py`).
+See also: lookalike names, and errors unlike those of other results (`checks.py`).
 """
 
 import math
 import re
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,19 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.derive.run_files import READINGS_FILE, read_readings
+from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE, read_readings
 from eval_harness.records.result import UNDELIVERED
+from eval_harness.store.checks import (
+    PublishedNames,
+    similar_name_flags,
+    skeleton,
+    unusual_score_flags,
+    wilson_lower_bound,
+)
+from eval_harness.store.contents import StoredResult, Submission, read_acceptance
 
 SIMILAR_AGREEMENT = 0.75
 """From this agreement beyond chance (lower end of its interval), answers are flagged.
@@ -36,8 +45,6 @@ IDENTICAL_TEXT_AGREEMENT = 0.5
 
 Below it, there are so few errors that two good models may well make the same ones.
 """
-Z_ONE_SIDED_95 = 1.645
-"""Quantile of the standard normal distribution for one-sided 95 % bounds."""
 TEXT_COMPARISON_SHARE = 0.8
 """If at least this share of the choices is equal, the texts are compared as well."""
 LONG_RESPONSE_CHARS = 150
@@ -67,6 +74,123 @@ digits in lower case and of the option scores, and `long`, whether the text is l
 questions are known: `key`, digest of the right options or 0 if they are unknown, and `options`, the
 number of options.
 """
+
+
+def duplicate_flags(
+    store: Path,
+    submission: Submission,
+    account: str | None = None,
+    fetch: Callable[[Path], object] = lambda file: None,
+    pending: Mapping[str, tuple[str, Digests]] | None = None,
+    published: PublishedNames | None = None,
+) -> list[str]:
+    """Flag what is suspicious about a submission in comparison with the stored results.
+
+    Flagged are answers that equal or nearly equal those of another result, errors or a score unlike
+    all others, and a confusingly similar name. An account's own results may agree with each other
+    if they are reruns, checkpoints, or a run and its arms. A withdrawn result must not be submitted
+    again.
+
+    Args:
+        store: Folder of the store.
+        submission: The examined submission.
+        account: The submitter, if known.
+        fetch: Downloads a file of a result, if the store is not a local folder. Texts are fetched
+            only for results with similar choices.
+        pending: Name -> (account, digests) of older submissions that are still open.
+        published: Model names in papers.
+
+    Returns:
+        One line per flag.
+    """
+    result, digests, flags = submission.result, submission.digests, []
+    # All runs of a baseline have the same answers, so only models are compared.
+    is_model = result.model.responder == "model"
+    name_skeleton, names, own_skeletons = skeleton(result.model.name), set(), set()
+    peers: dict[str, pd.Series] = {}
+
+    for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
+        name = path.parent.relative_to(store).as_posix()
+        if name == submission.folder:
+            continue
+        try:
+            stored = StoredResult.read(path)
+            other_result, withdrawn = stored.result, stored.withdrawal is not None
+            acceptance = read_acceptance(path.parent)
+            same_account = acceptance is not None and account == acceptance.account
+            other_skeleton = skeleton(other_result.model.name)
+            # Names are collected even from results whose answers are not compared below.
+            own_skeletons.update([other_skeleton] if same_account else [])
+            names.update([] if same_account else [other_result.model.name])
+            if (
+                other_skeleton == name_skeleton
+                and "reproduced" in (other_result.provenance, result.provenance)
+                and not withdrawn
+            ):
+                continue  # the same model run again: identical answers are expected
+            # An unverified result has only untrusted files: never read them outside the sandbox.
+            if (
+                not is_model
+                or other_result.kind != "measured"
+                or other_result.model.responder != "model"
+                or acceptance is None
+            ):
+                continue
+            if (
+                same_account
+                and not withdrawn
+                and (other_skeleton == name_skeleton or other_result.method.image != result.method.image)
+            ):
+                continue
+            fetch(path.parent / READINGS_FILE)
+            other_digests = load_choice_digests(path.parent)
+            similarity_text = describe_similarity(
+                digests, other_digests, partial(_fetch_text_digests, path.parent, fetch), withdrawn
+            )
+            # Checkpoints of one account may agree in most choices, but not in the text of every
+            # response.
+            if similarity_text and (not same_account or withdrawn or "every response" in similarity_text):
+                flags.append(f"{similarity_text} {name}{', which was withdrawn' if withdrawn else ''}")
+            if not same_account and not withdrawn and other_result.method.image == "real":
+                peers[name] = correct_shares(other_digests, digests)
+        except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
+            if is_unavailable(error):
+                raise
+            continue  # the board skips unreadable results as well
+
+    for name, (author, pending_digests) in (pending or {}).items():
+        if is_model and author != account and (similarity_text := describe_similarity(digests, pending_digests)):
+            flags.append(f"{similarity_text} {name} of {author}, which was opened earlier")
+
+    if is_model and result.method.image == "real":
+        flags += _peer_flags(submission, peers)
+    if name_skeleton not in own_skeletons:  # an account may respell a name that it already uses
+        flags += similar_name_flags(result.model.name, sorted(names), published, result.model.kind)
+
+    return [line for line in flags if line not in submission.flags]
+
+
+def _peer_flags(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[str]:
+    """Flag a submission whose score or errors are unlike those of its peers.
+
+    Peers are other accounts' results on most of the same questions.
+    """
+    digests, result = submission.digests, submission.result
+    right = correct_shares(digests, digests)
+    if right.empty:  # nothing was delivered, or no key is known
+        return iter(())
+    table = pd.DataFrame({name: shares.reindex(right.index) for name, shares in peers.items()}, index=right.index)
+    # Results on few of these questions say little about them.
+    table = table.loc[:, table.notna().mean() > 0.5]
+    expected_answers = result.benchmark.questions * (result.method.samples or 1)
+    correct = int((digests["choices"] == digests["key"]).sum())
+    return unusual_score_flags(right, correct, expected_answers, table, float((1 / digests["options"]).mean()))
+
+
+def _fetch_text_digests(folder: Path, fetch: Callable[[Path], object]) -> Digests:
+    """Download the answers of a result, and return their digests with texts."""
+    fetch(folder / ANSWERS_FILE)
+    return load_text_digests(folder)
 
 
 def compute_digests(readings: pd.DataFrame, questions: pd.DataFrame | None = None) -> Digests:
@@ -260,17 +384,6 @@ def _excess_agreement(agreements: Numbers, total: Numbers, expected: Numbers) ->
     """
     excess = (wilson_lower_bound(agreements, np.maximum(total, 1)) - expected) / np.maximum(1 - expected, 1e-9)
     return np.where(expected < 1, excess, -1)
-
-
-def wilson_lower_bound(count: Any, total: Any) -> Any:
-    """Return the one-sided 95 % lower bound of a share (Wilson 1927).
-
-    Args:
-        count: Successes, as a number or an array.
-        total: Trials, as a number or an array.
-    """
-    half_width = Z_ONE_SIDED_95 * np.sqrt(count * (total - count) / total + Z_ONE_SIDED_95**2 / 4)
-    return (count + Z_ONE_SIDED_95**2 / 2 - half_width) / (total + Z_ONE_SIDED_95**2)
 
 
 def _hash_values(values: pd.Series) -> Numbers:

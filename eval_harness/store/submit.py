@@ -1,8 +1,8 @@
 """Submit a run folder, the files of a submission, or a file of answers to a store.
 
-The files for the store are made here and examined (`examine.py`), then added (`folder_store.py`,
-`hub_store.py`). A server reads only run folders and plain files of answers, in the sandbox; on the
-submitter's machine, files of answers in other formats are read as well.
+The files for the store are made here and examined (`examine.py`), then added (`adding.py`). A
+server reads only run folders and plain files of answers, in the sandbox; on the submitter's
+machine, files of answers in other formats are read as well.
 
 See also: verifying other people's submissions (`verification.py`).
 """
@@ -48,7 +48,7 @@ from eval_harness.records.names import normalize_name
 from eval_harness.records.result import Benchmark, Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import select_questions
-from eval_harness.store import folder_store, hub_store
+from eval_harness.store.adding import add_to_folder, commit_submission, open_submission_pull
 from eval_harness.store.checks import PublishedNames
 from eval_harness.store.contents import Acceptance, Submission, is_hub_store, local_account, utc_now
 from eval_harness.store.dataset_lookup import (
@@ -60,6 +60,7 @@ from eval_harness.store.dataset_lookup import (
 )
 from eval_harness.store.examine import examine, parse_run, read_sent
 from eval_harness.store.sandbox import run_sandboxed, tighten_limits
+from eval_harness.store.similarity import duplicate_flags
 
 JOURNAL_NAME = "answers.jsonl"
 """The journal of a run folder; a submission has none."""
@@ -119,14 +120,14 @@ def add_to_store(
         BadInput: See `add_to_folder`, `open_submission_pull` and `commit_submission`.
     """
     if is_hub_store(to) and submission.result.provenance == "reproduced":
-        return Submitted(submission, *hub_store.commit_submission(str(to), submission, with_questions))
+        return Submitted(submission, *commit_submission(str(to), submission, with_questions))
     if is_hub_store(to):
         if not submission.result.benchmark.revision:
             submission.notes.append("its dataset is a folder: the store's owner must name theirs to verify (--data)")
-        return Submitted(submission, *hub_store.open_submission_pull(str(to), submission, token))
+        return Submitted(submission, *open_submission_pull(str(to), submission, token))
 
     submitter = account or local_account()
-    duplicates = folder_store.duplicate_flags(Path(to), submission, submitter, published=published)
+    duplicates = duplicate_flags(Path(to), submission, submitter, published=published)
     submission.flags.extend(flag for flag in duplicates if flag not in submission.flags)
     acceptance = Acceptance(
         account=submitter,
@@ -135,7 +136,7 @@ def add_to_store(
         flags=printable_lines(submission.flags),
     )
 
-    return Submitted(submission, *folder_store.add_to_folder(Path(to), submission, acceptance))
+    return Submitted(submission, *add_to_folder(Path(to), submission, acceptance))
 
 
 def submit_to_store(

@@ -46,9 +46,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Result, Score, Scores, Source, Verdict
-from eval_harness.scores.clustered import CONFIDENCE_LEVEL
 from eval_harness.scores.comparisons import compute_unpaired_difference
-from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval, verdict_against_chance
+from eval_harness.scores.intervals import CONFIDENCE_LEVEL, INTERVAL_METHOD, printed_interval, verdict_against_chance
 from leaderboard_space.benchmarks import board_spec
 
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"

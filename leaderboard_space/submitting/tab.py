@@ -20,8 +20,8 @@ from gradio.utils import get_upload_folder
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.store.contents import Submission, is_hub_store
-from eval_harness.store.folder_store import duplicate_flags
 from eval_harness.store.hidden_test import HiddenTest
+from eval_harness.store.similarity import duplicate_flags
 from eval_harness.store.submit import add_to_store
 from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.data.model_names import canonical_name

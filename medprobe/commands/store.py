@@ -105,7 +105,7 @@ def withdraw(
 
     Its submitter and the store's owner can do this.
     """
-    from eval_harness.store.withdrawing import withdraw as withdraw_result
+    from eval_harness.store.adding import withdraw as withdraw_result
 
     location, new = withdraw_result(store, result, reason, account)
     typer.echo(f"{'withdrawn:' if new else 'already withdrawn:'} {location}")
@@ -205,7 +205,7 @@ def rescore(
     A result is outdated if another version of medprobe computed it, or if the dataset's answer key
     or labels were corrected.
     """
-    from eval_harness.store.rescoring import rescore_store
+    from eval_harness.store.verification import rescore_store
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
     written, skipped = (

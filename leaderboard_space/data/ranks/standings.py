@@ -1,7 +1,7 @@
 """The standings of a section on a selection: one row per result, with its score, verdict, and
 possible ranks.
 
-See also: the mathematics (`outcomes.py`, `eval_harness.scores.ranks`), sentences
+See also: the mathematics (`outcomes.py`, `eval_harness.scores.comparisons`), sentences
 (`headlines.py`), HTML (`views/`).
 """
 
@@ -17,9 +17,8 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Result, Score, Scores
-from eval_harness.scores.comparisons import compute_unpaired_differences
+from eval_harness.scores.comparisons import compute_rank_ranges, compute_unpaired_differences
 from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
-from eval_harness.scores.ranks import compute_rank_ranges
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Bools, Floats, MetricUnits, Outcomes, pairwise_p_values, score_runs
@@ -47,8 +46,8 @@ class Row:
     """One result in the standings.
 
     `best_rank`, `worst_rank`: the ranks it may hold among the models
-    (`eval_harness.scores.ranks.RankRanges`); None for baselines, without a value, with too few
-    independent cases, or for metrics without a better direction. `ahead`, `behind`: number of
+    (`eval_harness.scores.comparisons.RankRanges`); None for baselines, without a value, with too
+    few independent cases, or for metrics without a better direction. `ahead`, `behind`: number of
     significantly better and worse models. `from_answers`: the score was computed from the answers;
     otherwise it is the result's own or a published cell.
     """

@@ -15,10 +15,15 @@ from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.scores.calibration import compute_calibration, top_option_confidence
 from eval_harness.scores.grading import grade
 from eval_harness.store import aggregate as aggregates
-from eval_harness.store.aggregate import adversarial_pair_scores, aggregate, run_calibration
+from eval_harness.store.aggregate import (
+    adversarial_pair_scores,
+    aggregate,
+    compute_calibration,
+    run_calibration,
+    top_option_confidence,
+)
 from eval_harness.store.formatting import format_pairs
 
 

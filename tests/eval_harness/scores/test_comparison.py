@@ -18,8 +18,8 @@ from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.scores.clustered import student_quantile
 from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.intervals import student_quantile
 from eval_harness.store.comparison import Side, compare_results, load_side
 from eval_harness.store.formatting import format_score, format_summary, metric_unit
 from leaderboard_space import sentences

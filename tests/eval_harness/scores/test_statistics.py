@@ -15,7 +15,7 @@ from benchmarks.scoring import interval_coverage
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import ARMS
-from eval_harness.scores import comparisons, intervals, ranks
+from eval_harness.scores import comparisons, intervals
 from eval_harness.scores.comparisons import OutcomeMatrix, pack_outcomes, paired_test
 from eval_harness.scores.sight import compute_sight
 from tests.sampling import few
@@ -281,8 +281,8 @@ def test_holm_agrees_with_statsmodels() -> None:
     # The third power gives some small p-values, which the correction must keep significant.
     table[upper] = rng.random(15) ** 3
     table = np.minimum(table, table.T)
-    assert ranks.holm_adjust_pairs(table)[upper] == pytest.approx(multipletests(table[upper], method="holm")[1])
-    assert np.allclose(ranks.holm_adjust_pairs(table), ranks.holm_adjust_pairs(table).T)
+    assert comparisons.holm_adjust_pairs(table)[upper] == pytest.approx(multipletests(table[upper], method="holm")[1])
+    assert np.allclose(comparisons.holm_adjust_pairs(table), comparisons.holm_adjust_pairs(table).T)
 
 
 @settings(max_examples=150, deadline=None)
@@ -297,7 +297,7 @@ def test_ranks_agree_with_pairwise_tests(models: int, seed: int, up: bool) -> No
     gap = np.abs(value[:, None] - value[None, :])
     p = np.clip(np.exp(-3 * rng.random() * gap) * rng.uniform(0.01, 1), 0, 1)
     p = np.where(gap == 0, 1.0, np.minimum(p, p.T))
-    rank_ranges = ranks.compute_rank_ranges(value, p, up)
+    rank_ranges = comparisons.compute_rank_ranges(value, p, up)
     ahead = value[None, :] > value[:, None] if up else value[None, :] < value[:, None]
     assert (rank_ranges.best_rank <= rank_ranges.worst_rank).all() and (rank_ranges.worst_rank <= models).all()
     level = min(
@@ -305,7 +305,7 @@ def test_ranks_agree_with_pairwise_tests(models: int, seed: int, up: bool) -> No
     )  # comparison with the best: one-sided p < .05 / (M - 1), and two-sided p < .05
     best = value == (value.max() if up else value.min())
     assert (
-        rank_ranges.differs == ((ranks.holm_adjust_pairs(p) < 0.05) | ((best[:, None] != best) & (p < level)))
+        rank_ranges.differs == ((comparisons.holm_adjust_pairs(p) < 0.05) | ((best[:, None] != best) & (p < level)))
     ).all()
     assert ((rank_ranges.best_rank == 1) == ~(ahead & rank_ranges.differs).any(axis=1)).all()  # ranks agree with pairs
     assert rank_ranges.best_rank[np.argmax(value if up else -value)] == 1

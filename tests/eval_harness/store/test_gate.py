@@ -20,10 +20,9 @@ from eval_harness.records.limits import Limits
 from eval_harness.store import pull_requests, sandbox
 from eval_harness.store.dataset_lookup import load_split, require_dataset
 from eval_harness.store.examine import examine_in_sandbox
-from eval_harness.store.rescoring import rescore_store
 from eval_harness.store.sandbox import LimitExceeded
 from eval_harness.store.submit import build_submission, submit_to_store
-from eval_harness.store.verification import verify
+from eval_harness.store.verification import rescore_store, verify
 from tests import commands
 from tests.eval_harness.store.submitting import (
     REPO,

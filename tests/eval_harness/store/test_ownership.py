@@ -16,12 +16,11 @@ from eval_harness.derive.run_files import DERIVED_FILES
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store import rescoring
+from eval_harness.store import verification
+from eval_harness.store.adding import withdraw
 from eval_harness.store.contents import Withdrawal, parse_record, read_provenance, scan_store, utc_now
-from eval_harness.store.rescoring import rescore_store
 from eval_harness.store.submit import build_submission, submit_to_store
-from eval_harness.store.verification import accept, verify
-from eval_harness.store.withdrawing import withdraw
+from eval_harness.store.verification import accept, rescore_store, verify
 from tests.eval_harness.store.submitting import REPO, STORE, main_files, propose, pull_head, responses, update_card
 from tests.helpers import edit_json, refused, write_lines
 from tests.localhub.accounts import CURATOR, READER
@@ -202,7 +201,7 @@ def test_results_of_another_version_are_rescored(store, tmp_path):
 
 def test_an_interrupted_rescore_is_resumed(store, monkeypatch, tmp_path):
     (stored,) = scan_store(store)[0]
-    real, count = rescoring.replace_file, iter(range(9))
+    real, count = verification.replace_file, iter(range(9))
 
     def crash(path, content):
         if path.name in DERIVED_FILES and next(count) == 2:
@@ -210,7 +209,7 @@ def test_an_interrupted_rescore_is_resumed(store, monkeypatch, tmp_path):
         real(path, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(rescoring, "replace_file", crash)
+        patched.setattr(verification, "replace_file", crash)
         with pytest.raises(KeyboardInterrupt):
             rescore_store(store)
     assert read_result(stored.folder / "result.json").derive_version == 0

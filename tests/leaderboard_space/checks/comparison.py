@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from eval_harness.scores.comparisons import compare_pairwise, pack_outcomes, paired_test
-from eval_harness.scores.ranks import correct_for_ranks, holm_adjust
+from eval_harness.scores.comparisons import compare_pairwise, correct_for_ranks, holm_adjust, pack_outcomes, paired_test
 from leaderboard_space import comparing, sentences
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board

@@ -32,13 +32,14 @@ from eval_harness.records.names import normalize_name
 from eval_harness.records.request import rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.store import checks, folder_store
+from eval_harness.store import checks
 from eval_harness.store import examine as examining
+from eval_harness.store.adding import add_to_folder, withdraw
 from eval_harness.store.checks import BASELINE_NAMES
 from eval_harness.store.contents import Acceptance, Submission, utc_now
 from eval_harness.store.dataset_lookup import Dataset, load_split
 from eval_harness.store.examine import examine
-from eval_harness.store.withdrawing import withdraw
+from eval_harness.store.similarity import duplicate_flags
 from tests.eval_harness.store.honest import MODEL_NAMES
 
 REPO, COMMIT, RELEASED = "ORG/phantoms", "1" * 40, "2" * 40
@@ -135,16 +136,14 @@ class World:
         replies = None if attempt.replies is None else encode_judge_replies(pd.DataFrame(attempt.replies))
         sent = SubmittedFiles(attempt.run.to_json().encode(), encode_answers(answer_frame(attempt.rows)), replies)
         submission = examine(sent, lambda claimed: self.dataset)
-        submission.flags.extend(
-            folder_store.duplicate_flags(self.store, submission, attempt.account, published=PUBLISHED_KINDS)
-        )
+        submission.flags.extend(duplicate_flags(self.store, submission, attempt.account, published=PUBLISHED_KINDS))
         return submission
 
     def add(self, attempt: Attempt) -> str:
         """Add an honest result, which must not be flagged; return its folder in the store."""
         submission = self.judged(attempt)
         assert submission.problems == [] and submission.flags == [], submission.flags
-        folder_store.add_to_folder(
+        add_to_folder(
             self.store,
             submission,
             Acceptance(account=attempt.account, accepted_at=utc_now(), verified_by=attempt.account),
