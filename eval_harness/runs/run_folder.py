@@ -9,7 +9,7 @@ Files, and which process writes them:
 - `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process, under a name that is never
   reused. It is removed once its answers are in `answers.jsonl` and its process has ended. The
   workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the
-  sweep holds (`sweep/cluster.py`).
+  sweep holds (`sweep/execution.py`).
 - `.rank0of2.lock`: held by a process while it lives, so that no other process takes its share.
 - `.shards.lock`: held while a process begins, merges journals, or scores.
 

@@ -352,7 +352,7 @@ def sweep(
     """
     from dataset_builders.errors import BadInput
     from eval_harness.runs.run_folder import Shard
-    from eval_harness.sweep.local import run_task, run_tasks_locally
+    from eval_harness.sweep.execution import run_task, run_tasks_locally, run_tasks_on_ray
     from eval_harness.sweep.progress import forecast_tasks, format_forecast, format_report, write_scores_csv
     from eval_harness.sweep.tasks import find_task, read_sweep, slurm_script
 
@@ -397,7 +397,6 @@ def sweep(
     if not dry_run:
         if ray is not None:
             from dataset_builders.ray_cluster import RayCluster
-            from eval_harness.sweep.cluster import run_tasks_on_ray
 
             outcomes = run_tasks_on_ray(expected, RayCluster(ray, workers, gpus_per_worker), max_questions)
         else:

@@ -18,7 +18,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.models.load import CachingLoader
 from eval_harness.runs.config import build_config, option_types
 from eval_harness.runs.run_folder import lock_is_free, read_answer_journal
-from eval_harness.sweep import local
+from eval_harness.sweep.execution import PROCESS_DIED
 from eval_harness.sweep.progress import forecast_tasks, format_forecast, remaining_hours
 from eval_harness.sweep.tasks import find_task, read_sweep
 from medprobe.commands.evaluate import run_model
@@ -67,7 +67,7 @@ def test_sweep_survives_a_dying_model_and_resumes_to_the_scores_of_single_runs(w
     # While this file exists, the model's process ends at the first question.
     (workdir / "die").touch()
     done = medprobe("sweep", file, cwd=workdir, code=2)
-    assert f"failed: task 1 (own.py:Model, probmed, mc): {local.PROCESS_DIED}" in done.stdout
+    assert f"failed: task 1 (own.py:Model, probmed, mc): {PROCESS_DIED}" in done.stdout
     assert "1 of 2 tasks are done. To resume: medprobe sweep models.yaml --out runs/models" in done.stdout
     (workdir / "die").unlink()
     medprobe("sweep", file, "--task", 1, "--first", 5, cwd=workdir)

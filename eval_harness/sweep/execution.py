@@ -1,25 +1,33 @@
-"""Run sweep tasks on a Ray cluster, one model after the other.
+"""Run the tasks of a sweep: on this machine, or on a Ray cluster.
 
-Actors load the model and answer parts of its runs (`ray.util.ActorPool`). Ray restarts an actor
-that dies and gives it the same part again. Each time an actor starts, it opens its own journal and
-asks only questions that no journal of the run contains, so no question is asked twice. All nodes
-must share the folders. This process holds the run folders' locks (`Shard.claim`); once all parts of
-a model are done, it merges the journals and scores the runs. After a crash it resumes from the
-journals.
+On this machine they run one after the other, in one process per model. The process keeps its model
+loaded for the model's other tasks. A process that dies (out of memory, a crash in a library) fails
+only its current task; the next task gets a new process.
 
-See also: the forecast, which gives the remaining questions (`progress.py`); running without Ray
-(`local.py`).
+On a cluster, actors load the model and answer parts of its runs (`ray.util.ActorPool`). Ray
+restarts an actor that dies and gives it the same part again. Each time an actor starts, it opens
+its own journal and asks only questions that no journal of the run contains, so no question is asked
+twice. All nodes must share the folders. This process holds the run folders' locks (`Shard.claim`);
+once all parts of a model are done, it merges the journals and scores the runs. After a crash it
+resumes from the journals.
+
+See also: the forecast, which gives the remaining questions (`progress.py`).
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+import threading
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput, first_line
+from dataset_builders.errors import BadInput, describe_error, first_line
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 from eval_harness.models.load import CachingLoader
 from eval_harness.runs.ask import ask, make_sender
@@ -36,10 +44,112 @@ from eval_harness.runs.run_folder import (
     report_disk_errors,
 )
 from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.runner import begin_run, update_run_record
-from eval_harness.sweep.local import TaskResult, error_line
+from eval_harness.runs.runner import begin_run, run_evaluation, update_run_record
 from eval_harness.sweep.progress import Forecast
 from eval_harness.sweep.tasks import SweepTask
+
+PROCESS_DIED = "the process died: out of memory, or a crash in a library"
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Outcome of a task. `error`: one line; None if the task is done."""
+
+    task: SweepTask
+    error: str | None = None
+
+
+# One cache for the life of a process: its tasks share the loaded model.
+_load_cached = CachingLoader()
+
+
+def run_tasks_locally(tasks: Iterable[SweepTask], max_questions: int | None = None) -> Iterator[TaskResult]:
+    """Run tasks one after the other, in one process per model.
+
+    Args:
+        tasks: The tasks. They run in the order of their numbers, which puts those of one model next
+            to each other.
+        max_questions: Ask only this many questions of each task; None asks all.
+
+    Yields:
+        The outcome of each task.
+    """
+    for _, model_tasks in groupby(sorted(tasks, key=lambda task: task.number), key=lambda task: task.model):
+        waiting = list(model_tasks)
+        while waiting:
+            # "spawn": CUDA cannot be used in a forked process.
+            with ProcessPoolExecutor(1, get_context("spawn"), initializer=exit_with_parent) as process:
+                while waiting:
+                    task = waiting.pop(0)
+                    try:
+                        yield process.submit(run_task, task, max_questions).result()
+                    except BrokenProcessPool:  # leave the pool; the outer loop starts a new one
+                        yield TaskResult(task, PROCESS_DIED)
+                        break
+
+
+def exit_with_parent() -> None:
+    """End this process as soon as its parent is gone.
+
+    Otherwise a killed sweep would leave it running, with its memory and the run folder's lock.
+    """
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)  # as if killed: the journal holds every answer
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_task(task: SweepTask, max_questions: int | None = None) -> TaskResult:
+    """Run one task in this process.
+
+    The model stays loaded for the next task that uses it with the same settings.
+
+    Args:
+        task: The task.
+        max_questions: Ask only this many questions; None asks all.
+
+    Returns:
+        The outcome. Never raises for a task that fails.
+    """
+    try:
+        run_evaluation(task.config, _load_cached, max_questions)
+    except Exception as error:
+        return TaskResult(task, error_line(error, task))
+    _traceback_file(task).unlink(missing_ok=True)
+    return TaskResult(task)
+
+
+def _traceback_file(task: SweepTask) -> Path:
+    return task.folder.with_name(f"{task.folder.name}.error.txt")
+
+
+def error_line(error: Exception, task: SweepTask) -> str:
+    """Format an exception in one line.
+
+    The message of a BadInput is returned unchanged. Any other exception is a defect: its traceback
+    is written next to the run folder.
+
+    Args:
+        error: The exception.
+        task: The task that raised it.
+
+    Returns:
+        The line, with the path of the traceback file if there is one.
+    """
+    if isinstance(error, BadInput):
+        return str(error)
+    path = _traceback_file(task)
+    location = "the traceback could not be written"
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(traceback.format_exception(error)), "utf-8")
+        location = f"traceback in {path}"
+    return f"{describe_error(error)} ({location})"
+
 
 MAX_PART_RETRIES = 4
 """How many times a part is retried after an actor died while working on it."""
@@ -52,7 +162,6 @@ class Worker:
 
     def __init__(self, folder: str) -> None:
         os.chdir(folder)  # relative paths in the sweep file start from the folder of the command
-        self._load = CachingLoader()
         self._started: dict[int, tuple[Plan, Path] | str] = {}
         """Task number -> its plan and journal, or why it cannot be run."""
 
@@ -82,7 +191,7 @@ class Worker:
         return task.number, None
 
     def _start(self, task: SweepTask) -> tuple[Plan, Path]:
-        plan = make_plan(task.config, self._load)
+        plan = make_plan(task.config, _load_cached)
         check_sending_allowed(plan)
         with folder_lock(task.folder):
             started = begin_run(task.folder, plan, Shard()), Shard().new_journal(task.folder)
