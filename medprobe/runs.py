@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -204,8 +204,7 @@ def evaluate(
         BadInput: anything that the caller can fix; the message is one line, and no incomplete file
             is left behind.
     """
-    from eval_harness.models.load import CachingLoader, load_backend
-    from eval_harness.models.plug_in import wrap_plug_in
+    from eval_harness.models.load import CachingLoader, load_backend, wrap_plug_in
     from eval_harness.runs.runner import evaluate_arms as run_arms
     from eval_harness.runs.runner import run_evaluation as run_model
 
@@ -241,7 +240,7 @@ def evaluate(
     try:
         validated = validate_options({name: value for name, value in all_options.items() if value is not None})
         config = build_config({**validated, "benchmark": benchmark, "no_resume": not resume}, argv)
-        with CachingLoader(load) as loader:
+        with closing(CachingLoader(load)) as loader:
             result, folder = run_arms(config, loader) if arms else run_model(config, loader)
     # Name the extra to install, if the missing module belongs to one.
     except ModuleNotFoundError as error:

@@ -47,8 +47,8 @@ class Backend(Protocol):
         takes_stream: True if `generate` consumes requests one by one, possibly from another thread,
             instead of taking a list; it then raises nothing but BadInput.
         template_hash: Hash of the chat template, if one is applied here.
-        digest: Digest of the model's files or code (`load.py`, `plug_in.py`,
-            `local/pretrained.py`), which is stored as a run's `model_digest`.
+        digest: Digest of the model's files or code (`load.py`, `local/pretrained.py`), which is
+            stored as a run's `model_digest`.
     """
 
     model: Model

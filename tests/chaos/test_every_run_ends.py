@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http import openai_chat
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
-from eval_harness.models.plug_in import wrap_plug_in
+from eval_harness.models.load import wrap_plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
 from eval_harness.runs.ask import MAX_CONSECUTIVE_FAILURES

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from eval_harness.models.load import code_digest
 from eval_harness.models.local.pretrained import folder_digest
-from eval_harness.models.plug_in import code_digest
 from eval_harness.records.request import Response
 from eval_harness.records.run import read_run
 from eval_harness.runs.config import EvalConfig
