@@ -3,7 +3,7 @@
 Also determines whether requests leave this machine, and refuses to send them if that is not
 allowed. Connections, proxies (HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or
 SSL_CERT_FILE) and retries are handled by the package. Redirects are never followed, since they
-would send images elsewhere. See also: the meaning of errors (`server_errors.py`), the number of
+would send images elsewhere. See also: the meaning of errors (`replies.py`), the number of
 concurrent requests (`openai_chat.py`).
 """
 
@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.server_errors import classify_exception, classify_status, embedded_status, strip_tags
+from eval_harness.models.http.replies import classify_exception, classify_status, embedded_status, strip_tags
 from eval_harness.models.interface import Settings
 
 if TYPE_CHECKING:

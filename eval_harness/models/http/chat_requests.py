@@ -2,8 +2,8 @@
 
 What a server supports is found by trial with the first question, before any other is sent
 (`openai_chat.py`). A parameter is omitted only if that makes the server answer. Questions that
-share an image follow each other, so it is checked and encoded only once. See also: classifying the
-server's errors (`server_errors.py`).
+share an image follow each other, so it is checked and encoded only once. See also: the server's
+replies and errors (`replies.py`).
 """
 
 import io
@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.images.picture import encode_data_uri
-from eval_harness.models.http.chat_replies import Reply
-from eval_harness.models.http.server_errors import ServerFailure
+from eval_harness.models.http.replies import Reply, ServerFailure
 from eval_harness.models.interface import DEFAULT_REASONING_TOKENS, Settings, Thinking
 from eval_harness.models.local.model_inputs import build_conversation, decode_rgb_image
 from eval_harness.records.request import Request

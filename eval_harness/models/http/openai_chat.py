@@ -6,8 +6,8 @@ one, trial and error finds which parameters the server supports (`chat_requests.
 apply to all others. The openai client retries a question; while the server is busy or unreachable,
 the question is sent again until `--wait-server` has passed. Before an error ends the run, a
 question that was answered earlier is sent again, or else a made-up one. See also: the client
-(`chat_client.py`), messages and parameters (`chat_requests.py`), replies (`chat_replies.py`),
-errors (`server_errors.py`).
+(`chat_client.py`), messages and parameters (`chat_requests.py`), replies
+and errors (`replies.py`).
 """
 
 import asyncio
@@ -24,7 +24,6 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_client import AZURE_PREFIX, OPENAI_URL, in_background, open_client, post
-from eval_harness.models.http.chat_replies import Reply, candidate_logprob, parse_chat_reply
 from eval_harness.models.http.chat_requests import (
     IMAGE_PROBE_PROMPT,
     Messages,
@@ -34,7 +33,14 @@ from eval_harness.models.http.chat_requests import (
     probe_picture,
     probe_request,
 )
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, redact_keys
+from eval_harness.models.http.replies import (
+    Refusal,
+    Reply,
+    ServerFailure,
+    candidate_logprob,
+    parse_chat_reply,
+    redact_keys,
+)
 from eval_harness.models.http.token_scores import TokenScores
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.option_tokens import SCORED_IN_REASONING, NotScorable, response_from_scores

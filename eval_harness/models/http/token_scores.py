@@ -18,9 +18,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eval_harness.models.http.chat_replies import first_token_logprobs, parse_usage
 from eval_harness.models.http.chat_requests import Messages, build_messages, with_answer_start
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, first_choice, shorten
+from eval_harness.models.http.replies import (
+    Refusal,
+    ServerFailure,
+    first_choice,
+    first_token_logprobs,
+    parse_usage,
+    shorten,
+)
 from eval_harness.models.option_tokens import (
     NotScorable,
     Tokenize,

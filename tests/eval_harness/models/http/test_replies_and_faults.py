@@ -9,9 +9,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http import openai_chat
-from eval_harness.models.http.chat_replies import parse_chat_reply
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, classify_status
+from eval_harness.models.http.replies import Refusal, ServerFailure, classify_status, parse_chat_reply
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer, Raw, completion, mutated
 from tests.eval_harness.models.http.asking import KEY, model, request, text_of
