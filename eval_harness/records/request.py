@@ -15,7 +15,7 @@ from eval_harness.records.result import DELIVERIES
 Scoring = Literal["next_token", "sequence", "sequence_official"]
 """How candidates are scored. `next_token`: log-probability of the next token (`gd`). `sequence`:
 mean log-probability of the candidate's tokens (`ps`). `sequence_official`: that mean as
-MediConfusion's authors compute it (`ps_official`, see `option_tokens.py`).
+MediConfusion's authors compute it (`ps_official`, see `answer_tokens.py`).
 """
 
 

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
+from eval_harness.models.answer_tokens import SCORED_IN_REASONING, NotScorable, response_from_scores
 from eval_harness.models.http.chat_client import AZURE_PREFIX, OPENAI_URL, in_background, open_client, post
 from eval_harness.models.http.chat_requests import (
     IMAGE_PROBE_PROMPT,
@@ -43,7 +44,6 @@ from eval_harness.models.http.replies import (
 )
 from eval_harness.models.http.token_scores import TokenScores
 from eval_harness.models.interface import Backend, Settings
-from eval_harness.models.option_tokens import SCORED_IN_REASONING, NotScorable, response_from_scores
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 

@@ -6,7 +6,7 @@ each option is appended to the prompt as the beginning of the assistant's turn
 states which tokens it covers; a score uses only tokens that belong to the option. Whether a server
 can do this is tested once, with a question that reveals nothing about the benchmark.
 
-See also: which tokens those are (`option_tokens.py`), servers that return only the alternatives of
+See also: which tokens those are (`answer_tokens.py`), servers that return only the alternatives of
 a token (`openai_chat.py`).
 """
 
@@ -18,6 +18,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from eval_harness.models.answer_tokens import (
+    NotScorable,
+    Tokenize,
+    candidate_first_tokens,
+    continuation_ids,
+    opens_reasoning,
+    response_from_scores,
+)
 from eval_harness.models.http.chat_requests import Messages, build_messages, with_answer_start
 from eval_harness.models.http.replies import (
     Refusal,
@@ -27,14 +35,6 @@ from eval_harness.models.http.replies import (
     parse_usage,
     shorten,
 )
-from eval_harness.models.option_tokens import (
-    NotScorable,
-    Tokenize,
-    candidate_first_tokens,
-    continuation_ids,
-    response_from_scores,
-)
-from eval_harness.models.thinking import opens_reasoning
 from eval_harness.records.request import Request, Response
 
 PROBE_QUESTION, PROBE_OPTION = "Which side is shown?", "left"
@@ -111,7 +111,7 @@ class TokenScores:
 
         Raises:
             ServerFailure: If there is no reply, or it covers other tokens than the requested ones.
-            NotScorable: See `option_tokens.py`.
+            NotScorable: See `answer_tokens.py`.
         """
         if request.scoring == "sequence":
             answers = [await self._score_answer(messages, text, self._lead) for text in request.candidates]

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.images.picture import DECODER_THREADS, make_picture
-from eval_harness.models.interface import Settings, short_digest
-from eval_harness.models.option_tokens import candidate_first_tokens, continuation_ids
-from eval_harness.models.thinking import (
+from eval_harness.models.answer_tokens import (
     OutputReader,
+    candidate_first_tokens,
+    continuation_ids,
     opens_reasoning,
     reasoning_delimiter_ids,
     thinking_variables,
 )
+from eval_harness.models.interface import Settings, short_digest
 from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
@@ -183,11 +184,11 @@ class PromptProcessor:
         return prompt_end
 
     def candidate_first_tokens(self, request: Request) -> list[list[int]]:
-        """Return the tokens that can begin each candidate (`option_tokens.py`)."""
+        """Return the tokens that can begin each candidate (`answer_tokens.py`)."""
         return candidate_first_tokens(request, self._tokenize, self.model_id)
 
     def continuation_ids(self, text: str) -> list[int]:
-        """Return an answer's token ids as the model would write it (`option_tokens.py`)."""
+        """Return an answer's token ids as the model would write it (`answer_tokens.py`)."""
         return continuation_ids(text, self._tokenize, self._space)
 
     def _tokenize(self, text: str) -> list[int]:

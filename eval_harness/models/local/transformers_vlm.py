@@ -21,6 +21,7 @@ import transformers
 from transformers.utils import logging
 
 from dataset_builders.errors import BadInput, describe_error
+from eval_harness.models.answer_tokens import SCORED_IN_REASONING, nan_response, response_from_scores
 from eval_harness.models.interface import BACKEND_OPTIONS, Backend, Settings
 from eval_harness.models.local.model_inputs import (
     PLAIN_BY_DEFAULT,
@@ -41,7 +42,6 @@ from eval_harness.models.local.self_test import (
     check_several_images,
     run_self_test,
 )
-from eval_harness.models.option_tokens import SCORED_IN_REASONING, nan_response, response_from_scores
 from eval_harness.reader.reasoning import SplitResponse
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model

@@ -5,13 +5,13 @@ import random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Settings
-from eval_harness.models.thinking import (
+from eval_harness.models.answer_tokens import (
     OutputReader,
     opens_reasoning,
     reasoning_delimiter_ids,
     thinking_variables,
 )
+from eval_harness.models.interface import Settings
 from tests.eval_harness.models.http.asking import request
 from tests.eval_harness.models.tiny_families import tokenizer
 
