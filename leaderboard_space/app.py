@@ -34,8 +34,7 @@ from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.serving import SPACE_FRAME_ANCESTORS, BodyLimit, Endpoint, JsonHandler, access_lifespan, on_space
-from leaderboard_space.submitting.tab import SubmitTab
-from leaderboard_space.submitting.tab import draw_form as draw_submit
+from leaderboard_space.submitting import SubmitTab, draw_form
 from leaderboard_space.views import case, cases, compare, model
 
 ASSETS = Path(__file__).parent / "assets"
@@ -153,7 +152,7 @@ def build_app(
     trusted = TrustedData(data)
     trusted.refresh()
     board = Board(store, board_results(), trusted)
-    submitting = SubmitTab(board, store, trusted, may_write, hidden)
+    submitting = SubmitTab(board, store, may_write, hidden)
     service = Service(board)
     front = OverviewPages(service)
     functions: dict[str, JsonHandler] = {"overview/search": front.search, "about/page": lambda request: about()}
@@ -184,7 +183,7 @@ def build_app(
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(page("submit"), "mp-submit-page", drawn_when_open)
                 offered = gr.State(submitting.choices())
-                form, target = draw_submit(submitting)
+                form, target = draw_form(submitting)
 
         # Redraw the form only if its choices changed: redrawing discards a file chosen meanwhile.
         def fill(offered: Any) -> tuple[Any, ...]:

@@ -41,8 +41,8 @@ from leaderboard_space.export import (
 from leaderboard_space.html import text
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.views import plots
-from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, set_name
-from leaderboard_space.views.tables import breakdown, leaderboard, provenance
+from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, provenance_details, set_name
+from leaderboard_space.views.tables import breakdown, leaderboard
 from leaderboard_space.views.tables.unranked import reader_groups, readers_part, reported_parts, reported_table
 
 
@@ -313,7 +313,7 @@ class Service:
         entry = next((entry for entry in query.section.entries if entry.key == key), None)
         if entry is None:
             raise BadInput("this result is no longer on the board. Reload the page.")
-        return provenance.provenance_details(entry, query.section, query.metric, query.branches)
+        return provenance_details(entry, query.section, query.metric, query.branches)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """Export a table (`name`, `text`, `type`).

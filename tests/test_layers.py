@@ -158,7 +158,7 @@ def test_the_board_loads_no_back_end_and_no_run():
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True, timeout=240
     )
     loaded = ast.literal_eval(done.stdout.splitlines()[-1])
-    assert "leaderboard_space.submitting.tab" in loaded
+    assert "leaderboard_space.submitting" in loaded
     assert not [
         name
         for name in loaded

@@ -22,12 +22,12 @@ from leaderboard_space.sentences import MIN_CASES
 from leaderboard_space.views.parts import (
     address_of,
     benchmark_address,
+    distinguishing_tags,
     explanation_button,
     name_input,
     save_menu,
     set_name,
 )
-from leaderboard_space.views.tables.provenance import distinguishing_tags
 from leaderboard_space.views.tables.table import (
     Column,
     name_column,

@@ -36,11 +36,12 @@ from leaderboard_space.views.parts import (
     action_buttons,
     all_rows_button,
     benchmark_address,
+    distinguishing_tags,
     explanation_button,
     model_address,
+    source_tables,
 )
 from leaderboard_space.views.tables.breakdown import misprint_mark
-from leaderboard_space.views.tables.provenance import distinguishing_tags, source_tables
 from leaderboard_space.views.tables.table import (
     Axis,
     Column,

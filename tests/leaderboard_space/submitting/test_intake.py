@@ -11,8 +11,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.submit import build_submission, submit_to_store
 from leaderboard_space.data.board import Board, TrustedData
-from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
-from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.submitting import SubmitTab, Target, bundle_archive, examine_upload, submission_targets
 from tests.eval_harness.store.submitting import load_questions, responses, run_folder
 from tests.helpers import write_lines
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -37,13 +36,13 @@ def trusted_of(*folders: Path) -> TrustedData:
 
 def target_of(data: Path, store: Path) -> Target:
     trusted = trusted_of(data)
-    return next(iter(submission_targets(Board(store, trusted=trusted), trusted).values()))
+    return next(iter(submission_targets(Board(store, trusted=trusted)).values()))
 
 
 def test_only_splits_with_answers_are_targets(data: Path, store: Path) -> None:
     trusted = trusted_of(data)
     assert [split.benchmark.split for split in trusted.splits] == ["validation", "test"]
-    targets = submission_targets(Board(store, trusted=trusted), trusted)
+    targets = submission_targets(Board(store, trusted=trusted))
     assert [target.benchmark.split for target in targets.values()] == ["validation"]
 
 
@@ -110,7 +109,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, phantoms: Path
 def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, store: Path, tmp_path: Path) -> None:
     submit_to_store(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
     board = Board(store)
-    [target] = submission_targets(board, board.trusted).values()
+    [target] = submission_targets(board).values()
     assert not target.dataset().is_vouched
     rows = [
         {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
@@ -130,7 +129,7 @@ def test_signing_in_gives_no_right_to_a_folder_of_the_server(
         monkeypatch.setenv(name, value)
     hidden = HiddenTest(str(data), str(data), str(tmp_path / "ledger"))
     trusted = trusted_of(data)
-    tab = SubmitTab(Board(store, trusted=trusted), store, trusted, may_write=False, hidden=hidden)
+    tab = SubmitTab(Board(store, trusted=trusted), store, may_write=False, hidden=hidden)
     file = write_lines(tmp_path / "answers.jsonl", responses(data))
     *_, checked = tab.check(f"{data}@validation", [str(file)], "Model", "open")
     *_, sent = tab.send(f"{data}@validation", [str(file)], "Model", "open", token="hf_reader", user="reader")
@@ -161,5 +160,5 @@ def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tm
         ("phantom", "After"),
         ("retired", "Before"),
     ]
-    fingerprints = {target.benchmark.fingerprint for target in submission_targets(board, board.trusted).values()}
+    fingerprints = {target.benchmark.fingerprint for target in submission_targets(board).values()}
     assert fingerprints == {sections[0].fingerprint}

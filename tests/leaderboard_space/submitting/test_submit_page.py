@@ -15,9 +15,9 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.store.hidden_test import HiddenTest
+from leaderboard_space import submitting
 from leaderboard_space.data.board import Board, TrustedData
-from leaderboard_space.submitting import tab as tab_module
-from leaderboard_space.submitting.tab import HIDDEN_TEST_KEY, SubmitTab, draw_form
+from leaderboard_space.submitting import HIDDEN_TEST_KEY, SubmitTab, draw_form
 from leaderboard_space.views import submit
 from leaderboard_space.views.submit import group_problems
 from tests.eval_harness.store.checks.hidden import build_test, write_upload
@@ -29,7 +29,7 @@ from tests.sampling import few
 def tab_of(store: Path | None, *data: Path) -> SubmitTab:
     trusted = TrustedData([str(path) for path in data])
     trusted.refresh()
-    return SubmitTab(Board(store, trusted=trusted), store, trusted, may_write=True)
+    return SubmitTab(Board(store, trusted=trusted), store, may_write=True)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Pat
 def test_readers_of_a_space_are_told_apart_behind_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     def client(forwarded: str) -> str:
         header = {"x-forwarded-for": forwarded} if forwarded else {}
-        return tab_module._client_address(SimpleNamespace(headers=header, client=SimpleNamespace(host="10.16.3.80")))
+        return submitting._client_address(SimpleNamespace(headers=header, client=SimpleNamespace(host="10.16.3.80")))
 
     monkeypatch.delenv("SYSTEM", raising=False)
     assert client("203.0.113.7") == "10.16.3.80", "a header that anybody can write"
@@ -137,7 +137,7 @@ def test_only_the_first_kinds_of_problems_are_spelled_out() -> None:
 def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> None:
     public, private = build_test(tmp_path)
     hidden = HiddenTest(str(public), str(private), str(tmp_path / "ledger"))
-    tab = SubmitTab(Board(None), None, TrustedData(), may_write=False, hidden=hidden)
+    tab = SubmitTab(Board(None), None, may_write=False, hidden=hidden)
     assert "anybody can derive them" in tab.page({})
     right = [str(write_upload(tmp_path / "answers.jsonl", right=45))]
     part = tmp_path / "part.jsonl"

@@ -1,16 +1,25 @@
-"""The Submit tab as Gradio components: wiring only (computation: `intake.py`, text:
-`views/submit.py`).
+"""The Submit tab: the question sets that accept answers, uploaded files scored on them, and the
+form as Gradio components.
 
-Every event is an API function too (`check_submission`, `submit`), so programs can do what visitors
-do.
+Only the answers of an upload are used: questions, key and fingerprint are the target's. A
+submission is sent to the store, or packed into a submission bundle. Every event of the form is an
+API function too (`check_submission`, `submit`), so programs can do what visitors do.
+
+See also: the page's text (`views/submit.py`), reading untrusted files and delivering submissions
+(`eval_harness/store/`).
 """
 
 import hashlib
+import io
 import os
+import shutil
+import tempfile
 import uuid
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,29 +27,202 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
+from dataset_builders.files import replace_file, temporary_folder
+from eval_harness.answer_files.untrusted import check_file
+from eval_harness.derive.run_files import RUN_FILE, SUBMITTED_FILES
+from eval_harness.records.limits import MAX_FILE_BYTES
+from eval_harness.records.result import Benchmark
 from eval_harness.store.contents import Submission, is_hub_store
+from eval_harness.store.dataset_lookup import Dataset, check_chosen_dataset, load_split
 from eval_harness.store.hidden_test import HiddenTest
+from eval_harness.store.sandbox import run_in_turn
 from eval_harness.store.similarity import duplicate_flags
-from eval_harness.store.submit import add_to_store
-from leaderboard_space.data.board import Board, TrustedData
+from eval_harness.store.submit import (
+    FOLDER_FILES,
+    JOURNAL_NAME,
+    MAX_RESULT_BYTES,
+    add_to_store,
+    examine_answer_file,
+    examine_folder,
+)
+from leaderboard_space.benchmarks import BENCHMARK_LABELS
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import canonical_name
+from leaderboard_space.data.outcomes import read_questions
 from leaderboard_space.data.published_results import published_models
 from leaderboard_space.data.store.sections import Entry, group_entries
 from leaderboard_space.export import named_file
+from leaderboard_space.html import plural
 from leaderboard_space.serving import on_space
-from leaderboard_space.submitting.intake import bundle_archive, examine_upload, submission_targets
 from leaderboard_space.views import submit as words
 from leaderboard_space.views.parts import MODEL_KIND_TITLES, benchmark_address, model_address
 
+ACCEPTED_FILES = "Give one file of answers; or run.json and answers.parquet of a run folder or a submission."
+
 HIDDEN_TEST_KEY = "hidden test"
 """Key of the hidden test among the question sets."""
+
 MAX_CHECKS, MAX_SENDS = 18, 18
 """Maximum numbers of concurrent checks and submissions.
 
 Most of them wait: for their turn to be read (`sandbox.QUICK_SLOTS`), or for the Hub. Each occupies
 one of Gradio's 40 threads.
 """
+
+PROGRAMS_ONLY: Literal["undocumented"] = "undocumented"
+"""Programs may use the form's two buttons too (`gradio_client`). Agents cannot: files cannot be
+sent over MCP, so its server, which lists documented functions, does not list these."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A question set that accepts answers.
+
+    `dataset` loads its questions; it raises BadInput if they cannot be read.
+    """
+
+    benchmark: Benchmark
+    dataset: Callable[[], Dataset]
+
+    @property
+    def label(self) -> str:
+        """Display name: `GMAI-MMBench, validation, 22 questions (custom)`."""
+        benchmark = self.benchmark
+        name = BENCHMARK_LABELS[benchmark.family] if benchmark.name == benchmark.family else benchmark.name
+        kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[benchmark.origin]
+        part = f", {benchmark.selection}" if benchmark.selection else ""
+        return f"{name}, {benchmark.split}, {plural(benchmark.questions, 'question')}{part}{kind}"
+
+
+def submission_targets(board: Board) -> dict[str, Target]:
+    """List the question sets that accept answers: those of the board's trusted datasets, and those
+    whose questions its store keeps with their results.
+
+    Returns:
+        Key -> target, trusted datasets first; a set in both is the trusted one.
+    """
+    targets, fingerprints = {}, set()
+    for split in board.trusted.splits:
+        if split.has_answers:
+            benchmark = split.benchmark
+            targets[f"{benchmark.repo}@{benchmark.split}"] = Target(
+                benchmark, partial(load_split, split.repository, benchmark.split, is_vouched=True)
+            )
+            fingerprints.add(benchmark.fingerprint)
+    for section in board.snapshot.all_sections:
+        measured = [entry.result.benchmark for entry in section.entries if entry.result.kind == "measured"]
+        fingerprint = section.fingerprint
+        if (
+            section.kind == "retired"
+            or fingerprint is None
+            or fingerprint in fingerprints
+            or not measured
+            or measured[0].selection
+        ):
+            continue
+        path = board.questions_path(fingerprint)
+        if path is not None and path.is_file():
+            fingerprints.add(fingerprint)
+            targets[f"store:{fingerprint}"] = Target(
+                measured[0], partial(_store_dataset, measured[0], path, fingerprint)
+            )
+    return targets
+
+
+def _store_dataset(benchmark: Benchmark, path: Path, fingerprint: str) -> Dataset:
+    """Load the questions that a store keeps for its results."""
+    questions = read_questions(path, fingerprint)
+    about = (benchmark.repo, benchmark.revision, benchmark.validated)
+    return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, False, *about)
+
+
+def examine_upload(
+    files: Sequence[str | Path], target: Target, model: str = "", kind: str | None = None, client: str = ""
+) -> Submission:
+    """Score uploaded files on the questions of a target.
+
+    Args:
+        files: One file of answers (JSON Lines, CSV, Parquet), or the files of a run folder or
+            submission (run.json and answers.parquet; further files of the folder are allowed).
+        target: The question set.
+        model: The model's name; required for a single file of answers.
+        kind: The model's kind, if stated.
+        client: Rate-limit key (one upload at a time).
+
+    Returns:
+        The submission; its `problems` list what must be fixed before it can be sent.
+
+    Raises:
+        BadInput: If nothing can be computed. The message contains no server-side path.
+    """
+    paths_by_name = {Path(file).name: Path(file) for file in files}
+    if not paths_by_name:
+        raise BadInput(f"no file was given. {ACCEPTED_FILES}")
+    with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
+        try:
+            return run_in_turn(client, _examine_files, paths_by_name, folder, target.dataset(), model.strip(), kind)
+        except BadInput as error:
+            # Visitors must not see where this server keeps uploads.
+            error.where = error.where and Path(str(error.where)).name
+            raise
+
+
+def _examine_files(
+    paths_by_name: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None
+) -> Submission:
+    """Examine uploaded files by their names.
+
+    `folder`: where the files of a run folder are copied.
+    """
+    # Without run.json it is a plain file of answers.
+    if RUN_FILE not in paths_by_name:
+        if len(paths_by_name) > 1:
+            raise BadInput(f"{len(paths_by_name)} files, but no run.json among them. {ACCEPTED_FILES}")
+        if not model:
+            raise BadInput("no model name was given. Say which model gave these answers.")
+        (path,) = paths_by_name.values()
+        return examine_answer_file(path, dataset, model, kind)
+    # Further files of a run folder are accepted; anything else is refused by name.
+    unknown = sorted(set(paths_by_name) - {*FOLDER_FILES, JOURNAL_NAME})
+    if unknown:
+        raise BadInput(f"{unknown[0]}: not a file of a run folder. {ACCEPTED_FILES}")
+    for name, path in paths_by_name.items():
+        if name == JOURNAL_NAME:  # a run's answers are in answers.parquet as well
+            continue
+        check_file(path, MAX_RESULT_BYTES if name.endswith(".json") else MAX_FILE_BYTES)
+        shutil.copyfile(path, folder / name)
+    return examine_folder(folder, partial(check_chosen_dataset, dataset))
+
+
+def bundle_archive(submission: Submission) -> bytes:
+    """Zip a submission in the layout of a store.
+
+    The paths are `results/BENCHMARK/MODEL/RUN_ID/{run.json,answers.parquet}`.
+
+    Returns:
+        The archive; identical bytes for the same submission.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in sorted(submission.files().items()):
+            assert path.rsplit("/", 1)[-1] in SUBMITTED_FILES
+            # A fixed date, so that the same submission gives the same bytes.
+            archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _write_bundle(submission: Submission) -> str:
+    """Write the bundle to Gradio's upload folder, which it serves and cleans up (`delete_cache` in
+    `app.py`).
+    """
+    content = bundle_archive(submission)
+    target = (
+        # The digest is hard to guess, and keeps the bundles of different submissions apart.
+        Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{submission.run_id}.zip"
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, content)
+    return str(target)
 
 
 class SubmitTab:
@@ -55,11 +237,10 @@ class SubmitTab:
         self,
         board: Board,
         store: str | Path | None,
-        trusted: TrustedData,
         may_write: bool,
         hidden: HiddenTest | None = None,
     ) -> None:
-        self.board, self.store, self.trusted, self.may_write, self.hidden = board, store, trusted, may_write, hidden
+        self.board, self.store, self.may_write, self.hidden = board, store, may_write, hidden
         self.published = {name: model.kind for name, model in published_models().items()}
         self.on_hub = store is not None and is_hub_store(str(store))
         can_sign_in = on_space() and bool(os.environ.get("OAUTH_CLIENT_ID"))
@@ -68,7 +249,7 @@ class SubmitTab:
 
     def choices(self) -> list[tuple[str, str]]:
         """List (label, key) of the question sets that accept answers."""
-        choices = [(target.label, key) for key, target in submission_targets(self.board, self.trusted).items()]
+        choices = [(target.label, key) for key, target in submission_targets(self.board).items()]
         return [*choices, ("GMAI-MMBench, test (hidden answers)", HIDDEN_TEST_KEY)] if self.hidden else choices
 
     def page(self, request: Mapping[str, Any]) -> str:
@@ -88,7 +269,7 @@ class SubmitTab:
         if key == HIDDEN_TEST_KEY and self.hidden:
             name, ids = "hidden-test", self.hidden.ids()
         else:
-            target = submission_targets(self.board, self.trusted).get(key)
+            target = submission_targets(self.board).get(key)
             if target is None:
                 raise BadInput("this set of questions is no longer on the board. Reload the page.")
             name = f"{target.benchmark.name}-{target.benchmark.split}"
@@ -124,7 +305,7 @@ class SubmitTab:
         Raises:
             BadInput: If nothing can be computed.
         """
-        targets = submission_targets(self.board, self.trusted)
+        targets = submission_targets(self.board)
         if key not in targets:
             problem = (
                 "choose the question set that the answers are for"
@@ -240,7 +421,7 @@ class SubmitTab:
 
     def row_of(self, submission: Submission) -> str:
         """Return the address of a submission's row on the board."""
-        (section,) = group_entries([Entry(submission.run_id, submission.result)], self.trusted.is_replaced)
+        (section,) = group_entries([Entry(submission.run_id, submission.result)], self.board.trusted.is_replaced)
         return benchmark_address(section, every=True)
 
     def command(self, folder: str) -> str:
@@ -249,6 +430,12 @@ class SubmitTab:
         A server-side path would be meaningless to visitors.
         """
         return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
+
+
+def _single_file(files: Sequence[str] | None) -> Path:
+    if not files or len(files) != 1:
+        raise BadInput("upload one file of answers to the hidden test.")
+    return Path(files[0])
 
 
 def outcome_data(submission: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
@@ -327,11 +514,6 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     return form_row, target
 
 
-PROGRAMS_ONLY: Literal["undocumented"] = "undocumented"
-"""Programs may use the form's two buttons too (`gradio_client`). Agents cannot: files cannot be
-sent over MCP, so its server, which lists documented functions, does not list these."""
-
-
 def _with_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
     def called(
         key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
@@ -374,23 +556,3 @@ def _with_sign_in(tab: SubmitTab) -> Any:
         "token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None, "request": gr.Request
     }  # fmt: skip
     return submit
-
-
-def _single_file(files: Sequence[str] | None) -> Path:
-    if not files or len(files) != 1:
-        raise BadInput("upload one file of answers to the hidden test.")
-    return Path(files[0])
-
-
-def _write_bundle(submission: Submission) -> str:
-    """Write the bundle to Gradio's upload folder, which it serves and cleans up (`delete_cache` in
-    `app.py`).
-    """
-    content = bundle_archive(submission)
-    target = (
-        # The digest is hard to guess, and keeps the bundles of different submissions apart.
-        Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{submission.run_id}.zip"
-    )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, content)
-    return str(target)
