@@ -40,8 +40,7 @@ from dataset_builders.contents.pseudonyms import (
 )
 from dataset_builders.errors import BadInput
 from dataset_builders.files import read_journal, remove_temp_files, write_json
-from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.runner import keep_cases
+from eval_harness.runs.runner import keep_cases, score_run
 from eval_harness.store.adding import has_groups
 from eval_harness.store.contents import StoredResult, result_paths
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from eval_harness.derive.scoring import compute_units
-from eval_harness.derive.summary import summarise_units
+from eval_harness.derive.metrics import compute_units, summarise_units
 from eval_harness.scores.grading import LOST_STATUSES
 from tests.leaderboard_space.stores import answers
 

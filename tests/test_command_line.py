@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.metrics import HEADLINE_METRICS
-from eval_harness.records.run import METHOD_NAMES
+from eval_harness.records.result import METHOD_NAMES
 from eval_harness.store.formatting import format_score
 from medprobe.command_line import app
 from tests.commands import medprobe

@@ -170,7 +170,7 @@ def test_the_board_loads_no_back_end_and_no_run():
     ("modules", "heavy"),
     [
         ("dataset_builders.build, dataset_builders.hub.repository", ("torch", "gradio")),
-        ("eval_harness.derive.scoring", HEAVY_LIBRARIES),
+        ("eval_harness.derive.metrics", HEAVY_LIBRARIES),
     ],
 )
 def test_light_modules_import_nothing_heavy(modules, heavy):

@@ -22,8 +22,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from eval_harness.derive.metrics import compute_scores, compute_units
 from eval_harness.derive.reading import read_responses
-from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise, compute_rank_ranges, pack_outcomes
 
 

@@ -21,8 +21,7 @@ import pandas as pd
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.derive.reading import judge_queries, read_due_answers
-from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.records.result import Benchmark, Method, Model, Result, RunRecord, RunRequest, Score
 from eval_harness.scores.grading import grade
 from eval_harness.store.causes import explain
 from eval_harness.store.comparison import Side

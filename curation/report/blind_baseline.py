@@ -22,8 +22,8 @@ import pandas as pd
 from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.case_groups import connected_components
 from eval_harness.benchmarks import eval_spec, get_prompt
+from eval_harness.derive.metrics import compute_scores
 from eval_harness.derive.reading import read_responses
-from eval_harness.derive.scoring import compute_scores
 
 
 @dataclass(frozen=True)

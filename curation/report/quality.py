@@ -27,8 +27,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.images.picture import make_picture
-from eval_harness.derive.metrics import OVERALL_METRICS
-from eval_harness.derive.scoring import compute_scores
+from eval_harness.derive.metrics import OVERALL_METRICS, compute_scores
 from eval_harness.scores.grading import image_clusters, question_image_ids
 from eval_harness.scores.intervals import ClusterSizes
 

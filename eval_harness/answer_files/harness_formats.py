@@ -5,7 +5,8 @@ those are checked by `predictions.py`, so there is only one way to read answers.
 a harness stored as text becomes a failed answer. Users read their own files on their own machine; a
 server reads only plain files, in the sandbox.
 
-- inspect-ai's logs: `inspect_log.py`.
+- inspect-ai's logs, `.eval` files or their JSON form, read with its library (extra `inspect`). Logs
+  of our own tasks (`interop/inspect_tasks.py`) name their benchmark, dataset and split.
 - lmms-eval 0.7.3, the samples of our tasks (`<date>_samples_<task>.jsonl`): a line has `doc_id`,
   `target`, `resps` (the raw answer), `filtered_resps` (the answer without what lmms-eval takes for
   reasoning) and the output of the task's `process_results`, in which our tasks store the question
@@ -24,13 +25,13 @@ server reads only plain files, in the sandbox.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from dataset_builders.errors import BadInput, clip, first_line, require
+from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_files import inspect_log
 from eval_harness.answer_files.predictions import (
     Predictions,
     check_predictions,
@@ -49,9 +50,17 @@ from eval_harness.answer_files.untrusted import (
     parse_object,
     select_answer_fields,
 )
+from eval_harness.records.request import normalize_finish_reason
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+    from inspect_ai.model import ModelOutput
 
 LocatedAnswer = tuple[str, Any, Record]
 """(location in the file, question id, record of the answer)."""
+
+Description = tuple[str | None, str | None, str | None, str | None]
+"""Benchmark, model, dataset and split; None if unknown."""
 
 
 class Reader(NamedTuple):
@@ -69,7 +78,7 @@ class Reader(NamedTuple):
     recognises: Callable[[Path], bool]
     iter_answers: Callable[[Path, pd.DataFrame, ProblemList], Iterator[LocatedAnswer]]
     is_whole: bool = True
-    describe: Callable[[Path], inspect_log.Description] | None = None
+    describe: Callable[[Path], Description] | None = None
 
 
 def find_reader(path: Path) -> Reader | None:
@@ -140,6 +149,159 @@ def _answers(reader: Reader, path: Path, questions: pd.DataFrame, problems: Prob
         )
 
 
+# --- inspect-ai ---
+
+SKIPPED_SAMPLE_FIELDS = {"messages", "events", "store"}
+"""Sample fields that are not loaded: large, and not needed for scoring."""
+
+
+def _is_inspect_log(path: Path) -> bool:
+    """Return True for an inspect-ai log: a `.eval` file, or JSON with the first fields of a log."""
+    if path.suffix.lower() == ".eval":
+        return True
+    with path.open("rb") as file:
+        head = file.read(4096).lstrip()
+    return head.startswith(b"{") and all(name in head for name in (b'"eval"', b'"version"', b'"status"'))
+
+
+def _read_log_header(path: Path) -> "EvalLog":
+    """Read a log without its samples.
+
+    Raises:
+        BadInput: If the log is damaged, or the evaluation did not finish.
+    """
+    require("inspect_ai")
+    from inspect_ai.log import read_eval_log
+
+    try:
+        log = read_eval_log(path, header_only=True)
+    except Exception as error:  # inspect-ai raises various exceptions for files that are not logs
+        raise _damaged_log(path, error) from None
+
+    if log.status != "success":
+        raise BadInput(
+            f"this evaluation did not finish (its status is {clip(log.status)}). Finish it with "
+            "`inspect eval-retry`, then give the new log.",
+            path,
+        )
+
+    return log
+
+
+def _iter_log_samples(path: Path) -> "Iterator[EvalSample]":
+    """Yield the samples of a log.
+
+    Raises:
+        BadInput: If the log is damaged.
+    """
+    from inspect_ai.log import read_eval_log_samples
+
+    samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=SKIPPED_SAMPLE_FIELDS)
+    try:
+        yield from samples
+    except Exception as error:  # see _read_log_header
+        raise _damaged_log(path, error) from None
+
+
+def _damaged_log(path: Path, error: Exception) -> BadInput:
+    """Make the error for a log that cannot be read."""
+    reason = first_line(error) or type(error).__name__
+    return BadInput(
+        f"damaged inspect-ai log ({reason}). Give the log that `inspect eval` wrote, a .eval file or its JSON form.",
+        path,
+    )
+
+
+def _describe_inspect_log(path: Path) -> Description:
+    """Return the benchmark, model, dataset and split of a log.
+
+    Logs of other tasks than ours give only the model.
+
+    Raises:
+        BadInput: If the log is damaged, unfinished, or covers a part of the split.
+    """
+    log = _read_log_header(path)
+    metadata = _task_metadata(log)
+    omitted_part = metadata.get("left_out") or ("inspect's --limit" if log.eval.config.limit is not None else None)
+    if omitted_part:
+        raise BadInput(
+            f"this evaluation covers only a part ({clip(omitted_part)}). Only a run of the whole split can be scored.",
+            path,
+        )
+
+    return metadata.get("benchmark"), log.eval.model or None, metadata.get("data"), metadata.get("split")
+
+
+def _task_metadata(log: "EvalLog") -> dict[str, Any]:
+    """Return the metadata that our tasks write; empty for other logs."""
+    metadata = (log.eval.metadata or {}).get("medprobe")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _inspect_answers(
+    path: Path, questions: pd.DataFrame, problems: ProblemList
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield the answer of every sample.
+
+    Args:
+        path: The log.
+        questions: The questions of the split.
+        problems: Receives an entry if the log is of another dataset version or options differ.
+
+    Yields:
+        (location, question id, journal record with `target`).
+    """
+    fingerprint = _task_metadata(_read_log_header(path)).get("fingerprint")
+    if fingerprint is not None and fingerprint != fingerprint_questions(questions):
+        problems.add(None, f"asked questions of another version of this dataset (fingerprint {clip(fingerprint)})")
+        return
+
+    options_by_id = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
+    # inspect-ai may reorder options (shuffle): letters are only valid in the dataset's order.
+    for number, sample in enumerate(_iter_log_samples(path), 1):
+        location, question_id = f"sample {number}", sample.metadata.get("question_id", sample.id)
+        expected_options = options_by_id.get(str(question_id))
+        if expected_options is not None and sample.choices is not None and sample.choices != list(expected_options):
+            problems.add(
+                location,
+                "its options or their order differ from the dataset's, so answer letters would mean something else",
+            )
+            continue
+        # Epochs count from 1, our samples from 0.
+        record = {"sample": sample.epoch - 1, "target": sample.target}
+        yield location, question_id, record | parse_inspect_output(sample.output, sample.error is not None)
+
+
+def parse_inspect_output(output: "ModelOutput", failed: bool) -> dict[str, Any]:
+    """Parse a model's output.
+
+    Args:
+        output: The output of one sample.
+        failed: True if the sample ended with an error.
+
+    Returns:
+        Journal fields `response`, `status` (failed, refused or answered), `finish_reason`,
+            `reasoning`, `seconds`.
+    """
+    choice = output.choices[0] if output.choices else None
+    if failed or output.error is not None or choice is None:
+        empty_fields = dict.fromkeys(("response", "finish_reason", "reasoning"))
+        return empty_fields | {"status": "failed", "seconds": output.time}
+
+    content = choice.message.content
+    reasoning = [part.reasoning for part in content if part.type == "reasoning"] if isinstance(content, list) else []
+    reason = normalize_finish_reason(choice.stop_reason)
+    return {
+        "response": choice.message.text,
+        "status": "refused" if reason == "content_filter" else "answered",
+        "finish_reason": reason,
+        "reasoning": "\n".join(reasoning) or None,
+        "seconds": output.time,
+    }
+
+
+# --- lmms-eval ---
+
 TASK_IDS_KEY = "medprobe_answer"
 """The key under which our tasks store their ids in a line."""
 
@@ -171,6 +333,8 @@ def _lmms_eval_answers(path: Path, questions: pd.DataFrame, problems: ProblemLis
         record = journal_record(line.get("resps") or line.get("filtered_resps"))
         yield location, question_id, record | {"target": line.get("target")}
 
+
+# --- VLMEvalKit ---
 
 LETTER_ANSWER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)
 """A letter alone ("B.", "the answer is B"), or a letter followed by the text of its option."""
@@ -257,6 +421,9 @@ def _read_table(path: Path) -> pd.DataFrame:
     except Exception as error:  # the exception for a damaged file depends on the library
         reason = first_line(error) or type(error).__name__
         raise BadInput(f"cannot be read as a table of predictions ({reason}).", path) from None
+
+
+# --- the papers' scripts, and JSON lists ---
 
 
 def _is_paper_output(path: Path) -> bool:
@@ -386,7 +553,7 @@ def _pair(location: str, pair: str, record: Record, problems: ProblemList) -> It
 
 
 READERS = (
-    Reader(inspect_log.recognises, inspect_log.iter_answers, describe=inspect_log.describe),
+    Reader(_is_inspect_log, _inspect_answers, describe=_describe_inspect_log),
     Reader(_is_lmms_eval, _lmms_eval_answers),
     Reader(_is_vlmevalkit_table, _vlmevalkit_answers),
     Reader(_is_paper_output, _paper_answers, is_whole=False),

@@ -7,8 +7,7 @@ See also: a model's own chat template (`models/local/model_inputs.py`), reading 
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.benchmarks.spec import load_spec
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.benchmarks.spec import EvalSpec
+from eval_harness.benchmarks.spec import EvalSpec, Prompt
 
 
 def eval_spec(name: str) -> EvalSpec:

@@ -13,8 +13,14 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import DOT_LINES, OPEN_ENDED_METHODS, Prompt, bare_question_prompt
-from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.benchmarks.spec import (
+    DOT_LINES,
+    OPEN_ENDED_METHODS,
+    EvalSpec,
+    MetricInfo,
+    Prompt,
+    bare_question_prompt,
+)
 from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Graded, make_units
 

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS, SCENARIOS
-from eval_harness.benchmarks.prompt import (
+from eval_harness.benchmarks.spec import (
     OPEN_ENDED_METHODS,
+    EvalSpec,
+    MetricInfo,
     Prompt,
     bare_question_prompt,
     lettered_layout,
 )
-from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import Images
 from eval_harness.scores.grading import Graded, check_columns, make_units

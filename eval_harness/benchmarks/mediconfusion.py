@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import (
+from eval_harness.benchmarks.spec import (
     OPEN_ENDED_METHODS,
+    EvalSpec,
+    MetricInfo,
     Prompt,
     bare_question_prompt,
     lettered_layout,
 )
-from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Floats, Graded, make_units
 
@@ -189,7 +190,7 @@ def units(graded: Graded) -> pd.DataFrame:
     per question.
 
     `category` is a list: a question carries the labels of its image, a pair those of both images,
-    so `summary.explode_facet` counts image labels as Table 2 does (a pair of two Cerebral images
+    so `metrics.explode_facet` counts image labels as Table 2 does (a pair of two Cerebral images
     counts twice).
 
     `confusion` is taken over the pairs with two valid answers, as the paper says; without any such

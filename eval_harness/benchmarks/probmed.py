@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import ASPECTS
-from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, bare_question_prompt
-from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.benchmarks.spec import OPEN_ENDED_METHODS, EvalSpec, MetricInfo, bare_question_prompt
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import ARMS, Breakdown, Score
 from eval_harness.scores.grading import (

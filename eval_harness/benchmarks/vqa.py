@@ -6,8 +6,14 @@ A question with several correct options is answered correctly only by exactly th
 import numpy as np
 import pandas as pd
 
-from eval_harness.benchmarks.prompt import DOT_LINES, OPEN_ENDED_METHODS, Prompt, bare_question_prompt
-from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.benchmarks.spec import (
+    DOT_LINES,
+    OPEN_ENDED_METHODS,
+    EvalSpec,
+    MetricInfo,
+    Prompt,
+    bare_question_prompt,
+)
 from eval_harness.scores.grading import Graded, make_units
 
 _SOURCE = "medprobe; not the prompt of a paper"

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import digest_facets, fingerprint_questions
-from eval_harness.derive.metrics import BALANCED_METRICS
+from eval_harness.derive.metrics import BALANCED_METRICS, Scored, compute_scores
 from eval_harness.derive.reading import option_counts, read_due_answers
 from eval_harness.derive.run_files import (
     READINGS_FILE,
@@ -28,10 +28,8 @@ from eval_harness.derive.run_files import (
     UNITS_FILE,
     SubmittedFiles,
 )
-from eval_harness.derive.scoring import Scored, compute_scores
 from eval_harness.records.request import rotation
-from eval_harness.records.result import DERIVE_VERSION, Method, Result
-from eval_harness.records.run import RunRecord
+from eval_harness.records.result import DERIVE_VERSION, Method, Result, RunRecord
 from eval_harness.scores.grading import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
 
 MEASURED_FIELD = "permuted"
@@ -78,7 +76,7 @@ def derive(
 
     Args:
         run: The run record.
-        answers: From `answer_table.answer_frame`.
+        answers: From `run_files.answer_frame`.
         questions: The questions asked, with the answer key used for scoring; answers to questions
             with a hidden key are read but not scored.
         replies: Replies of the run's judge model.

@@ -27,8 +27,7 @@ from eval_harness.reader.judge import (
     read_extraction,
 )
 from eval_harness.records.request import original_position, rotate_options, rotation
-from eval_harness.records.result import DELIVERIES
-from eval_harness.records.run import RunRecord
+from eval_harness.records.result import DELIVERIES, RunRecord
 from eval_harness.scores.grading import check_columns
 
 STATUS_BY_DELIVERY = {delivery: status for status, delivery in DELIVERIES.items()}
@@ -61,7 +60,7 @@ def read_due_answers(
 
     Args:
         run: The run record; its judge decides whether replies are used.
-        answers: From `answer_table.answer_frame`.
+        answers: From `run_files.answer_frame`.
         questions: The questions asked.
         replies: Columns `question_id, sample, reply`.
 
@@ -87,7 +86,7 @@ def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
 
     Args:
         run: The run record.
-        answers: From `answer_table.answer_frame`.
+        answers: From `run_files.answer_frame`.
         questions: The questions asked.
     """
     return _queries(run, read_due_answers(with_judge(run, None), answers, questions)[0], questions)
@@ -97,7 +96,7 @@ def complete_answers(answers: pd.DataFrame, questions: pd.DataFrame, samples: in
     """Expand the answers to one row per (question, sample) of the run, with a request status.
 
     Args:
-        answers: From `answer_table.answer_frame`.
+        answers: From `run_files.answer_frame`.
         questions: The questions asked.
         samples: Samples per question.
 

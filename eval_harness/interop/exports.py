@@ -40,9 +40,8 @@ from dataset_builders.schema import LETTERS, row_image_ids
 from eval_harness.answer_files.harness_formats import TASK_IDS_KEY
 from eval_harness.answer_files.predictions import format_letters, journal_record
 from eval_harness.benchmarks import eval_spec, get_prompt
-from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.metrics import METRICS, compute_scores, compute_units
 from eval_harness.derive.reading import read_responses
-from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.scores.intervals import clustered_interval
 

@@ -8,7 +8,7 @@ give the same numbers as `medprobe score`. inspect-ai loads this module through 
 group `inspect_ai`; needs the extra `inspect`.
 
 See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log
-(`inspect_log.py`).
+(`answer_files/harness_formats.py`).
 """
 
 import importlib
@@ -35,11 +35,11 @@ from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.images.picture import encode_data_uri
-from eval_harness.answer_files.inspect_log import parse_output
+from eval_harness.answer_files.harness_formats import parse_inspect_output
 from eval_harness.benchmarks import eval_spec, get_prompt
 from eval_harness.interop.exports import format_letters, metric_scores, question_metadata, read_sample_answer
-from eval_harness.records.conversation import DEFAULT_FORM
-from eval_harness.records.run import RunRequest
+from eval_harness.records.request import DEFAULT_FORM
+from eval_harness.records.result import RunRequest
 from eval_harness.records.selection import select_questions
 from eval_harness.runs.requests import RequestMaker, make_requests
 
@@ -101,7 +101,7 @@ def _make_scorer(family: str) -> Callable[..., Scorer]:
         async def score_sample(state: TaskState, target: Target) -> Score:
             question = state.metadata
             record = {"question_id": str(question["question_id"]), "sample": state.epoch - 1}
-            reading = read_sample_answer(family, question, record | parse_output(state.output, failed=False))
+            reading = read_sample_answer(family, question, record | parse_inspect_output(state.output, failed=False))
             return Score(
                 value=CORRECT if reading["right"] else INCORRECT,
                 answer=format_letters(reading["choice"]),

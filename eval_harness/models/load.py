@@ -158,7 +158,7 @@ class Baseline(PromptlessBackend):
     """A baseline: guessing, a constant letter, or the answer key itself.
 
     Its scores put a model's score in context. See also: the rules (`records/baseline_rules.py`),
-    runs of a model without the image (`runs/images.py`).
+    runs of a model without the image (`runs/requests.py`).
     """
 
     def __init__(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 The judge reads responses that the rules leave unread, or decides which option a free text is closer
 to (MediConfusion, method `ff`). It sees the question, the options and the response, never the key.
-See also: which answers it reads (`derive/reading.py`), the requests (`runs/run_scoring.py`).
+See also: which answers it reads (`derive/reading.py`), the requests (`runs/runner.py`).
 """
 
 import hashlib

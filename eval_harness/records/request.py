@@ -1,15 +1,23 @@
 """Requests to a model and its responses.
 
-Also: the names of finish reasons, from servers or recorded answers, as OpenAI's API has them; and
-the options of a `--permute` run, rotated by sample.
+Also: the forms of a conversation (the order of image and text, and whether the authors' system
+message is sent), which are the same for every back end unless `--form` names another; the names of
+finish reasons, from servers or recorded answers, as OpenAI's API has them; and the options of a
+`--permute` run, rotated by sample.
+
+See also: the wording of prompts (`benchmarks/`), a model's chat template
+(`models/local/model_inputs.py`).
 """
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from dataset_builders.errors import BadInput
 from eval_harness.records.result import DELIVERIES
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
@@ -55,7 +63,7 @@ class Request:
     seed: int = 0
     system: str | None = None
     image_first: bool = True
-    """True if the image precedes the text of its turn (`conversation.py`)."""
+    """True if the image precedes the text of its turn (`Form`)."""
     shots: tuple[Shot, ...] = ()
     candidates: tuple[str, ...] = ()
     scoring: Scoring = "next_token"
@@ -104,7 +112,7 @@ class Response:
     finish_reason: str | None = None
     shown: tuple[str, ...] = ()
     from_cache: bool = False
-    """True if reused from an earlier run (`reply_cache.py`)."""
+    """True if reused from an earlier run (`ask.ReplyCache`)."""
 
 
 def normalize_response(response: Response, options: int) -> Response:
@@ -167,19 +175,95 @@ def _tokens(usage: Any) -> tuple[int, int] | None:
     return None if tokens_in is None or tokens_out is None else (int(tokens_in), int(tokens_out))
 
 
+# --- forms of a conversation ---
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A conversation form.
+
+    `image_first`: the image precedes the text of its turn. `system`: include the system message
+    that the benchmark's authors sent to API models (`EvalSpec.system`), if they sent one.
+    """
+
+    name: str
+    image_first: bool
+    system: bool
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("image-first", image_first=True, system=False),
+        Form("text-first", image_first=False, system=False),
+        Form("image-first-system", image_first=True, system=True),
+        Form("authors", image_first=False, system=True),
+    )
+}
+"""The available forms, by name.
+
+`image-first` is the order in model cards and chat templates. `authors` is how the benchmarks'
+authors called API models: text before image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`),
+with their system message.
+"""
+
+DEFAULT_FORM = "image-first"
+
+
+def get_form(name: str | None) -> Form:
+    """Return the form of this name; None means the default.
+
+    Raises:
+        BadInput: an unknown name.
+    """
+    form = FORMS.get(name or DEFAULT_FORM)
+    if form is None:
+        raise BadInput(f"--form {name}: unknown. Available: {', '.join(FORMS)}.")
+    return form
+
+
+def form_hash(
+    form: Form, systems: Sequence[str | None], with_image: bool, template: str | None, template_kwargs: dict[str, Any]
+) -> str:
+    """Hash the conversation format, without the prompt's text.
+
+    Runs with equal hashes present the same prompt in the same way.
+
+    Args:
+        form: order of the parts.
+        systems: system messages, one per question type.
+        with_image: True if an image is sent.
+        template: the user's chat template, if any.
+        template_kwargs: its arguments.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    parts = ["image", "text"] if form.image_first else ["text", "image"]
+    user = {"role": "user", "content": [part for part in parts if with_image or part == "text"]}
+    conversations = [[*([{"role": "system", "content": text}] if text else []), user] for text in systems]
+    # Roles and parts, not texts: two prompts in the same format have one hash.
+    document = {"conversations": conversations, "template": template, "template_kwargs": template_kwargs}
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
+
+
 # --- finish reasons ---
 
 _LENGTHS = (
     "length max_tokens max_output_tokens model_length max_length token_limit incomplete model_context_window_exceeded"
 )
+
 _STOPS = "stop end_turn stop_sequence eos eos_token end_of_turn complete completed"
+
 FINISH_REASONS = {"length": _LENGTHS.split(), "stop": _STOPS.split(), "error": ["error"]}
 """OpenAI's finish reason -> what other APIs call it, compared case-insensitively.
 
 They are Anthropic, Gemini, Mistral, Cohere, TGI, OpenAI's Responses API and inspect-ai.
 """
+
 STATUS_BY_FINISH_REASON = {"content_filter": "refused", "error": "failed"}
 """Finish reason -> status of a response that ended with it."""
+
 _FILTER = re.compile(
     r"content[ "
     r"_-]?(?:filter|policy|management|violation)|moderat|(?<!case_)(?<!in)sensitive|safety(?!_?(?:identifier|setting))"

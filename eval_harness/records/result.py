@@ -1,19 +1,30 @@
-"""The result file (`result.json`): a run's scores with their provenance, as pydantic models.
+"""The record of a run (`run.json`) and its result (`result.json`), as pydantic models.
+
+A record holds the run's request and all parts of a result that cannot be derived from the answers;
+a result adds the scores. `run_problems` yields why stores refuse a record; it is asked before the
+first question of `eval`, and when a store examines a submission.
 
 See also: valid names of models and runs (`names.py`), reading a store (`store/contents.py`).
 """
 
 import codecs
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dataset_builders.errors import BadInput, first_validation_error
+from dataset_builders.errors import BadInput, clip, first_validation_error
+from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, json_leaves, size_problems
+from eval_harness.records.names import FOLDER_NAME, model_name_problem, text_problem
 
 SCHEMA_VERSION = 1
 """Version of the format of `run.json`, `result.json` and a store's records."""
+
 DERIVE_VERSION = 1
 """Version of reading and scoring.
 
@@ -54,34 +65,168 @@ DELIVERIES: dict[str, str] = {
 It says what the server did, regardless of the text.
 """
 
+UNDELIVERED = ("failed", "missing")
+"""Journal statuses whose questions are asked again."""
+
 Images = Literal["real", "withheld", "blank", "swapped"]
 """Which images a run shows. `real`: the question's own.
 
 A run with other images is an arm of the run with the real ones, and is never ranked.
 """
+
 ARMS: tuple[Images, ...] = ("withheld", "blank", "swapped")
 """What replaces a question's images, to measure how much of a score depends on them.
 
 In this order: no image, a grey one, or the images of another case.
 """
 
-UNDELIVERED = ("failed", "missing")
-"""Journal statuses whose questions are asked again."""
-
 Verdict = Literal["better", "no different", "worse"]
 
 REFERENCE_KINDS = ("baseline", "human")
 """Kinds of `Model` that are shown beside models for comparison and never ranked."""
 
-
 MIN_INDEPENDENT_CASES = 5
 """With fewer independent cases a score is neither tested nor ranked: its interval is too wide."""
+
 NOTABLE_SHARE = 0.9
 """An effective sample size below this share of n is displayed next to n."""
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
+
+
+class Benchmark(_Strict):
+    """The questions that a run asked.
+
+    `fingerprint` covers the scored questions, so a partial run cannot pass as complete.
+    """
+
+    name: str
+    family: str = Field(alias="format")
+    """The benchmark whose columns, prompts and metrics this one uses; named `format` in files."""
+    repo: str | None = None
+    revision: str | None = None
+    split: str
+    questions: int
+    fingerprint: str | None = None
+    facets: str | None = None
+    """Digest of the labels that scores are broken down by (`fingerprints.digest_facets`)."""
+    asked: str | None = None
+    """Digest of the prompts' content (`fingerprints.digest_prompts`); unaffected by later
+    corrections to the answer key.
+    """
+    origin: Literal["official", "phantom", "custom"] | None = None
+    validated: bool | None = None
+    """True if a person has checked a custom set's questions; None if the set does not state it."""
+    selection: str | None = None
+    """What `--limit`, `--branch` or a partial dataset left out; None for a complete run."""
+
+
+class Model(_Strict):
+    name: str
+    revision: str | None = None
+    kind: Literal["open", "proprietary", "medical", "baseline", "human"] | None = None
+    responder: Literal["model", "guessing", "oracle"] = "model"
+    """What gave the answers.
+
+    `guessing` and `oracle` are medprobe's own baselines, whose answers a store reproduces. They
+    have the kind `baseline`. Neither they nor people (kind `human`, responder `model`) are ranked.
+    """
+    parameters: int | None = None
+    snapshot_date: str | None = None
+
+
+class Method(_Strict):
+    name: str
+    """`mc`, `gd`, `ps`, `ff`; a published number may have another, or `best` (best over methods).
+    """
+    prompt: str | None = None
+    shots: int | None = None
+    samples: int | None = None
+    image: Images = "real"
+    generation: dict[str, Any] = Field(default_factory=dict)
+    extraction: str | None = None
+    judge: dict[str, Any] | None = None
+
+
+# --- the record of a run ---
+
+
+class RunRequest(BaseModel):
+    """Everything that determines a run's answers. Runs share a folder only if their requests are
+    equal.
+
+    `data` is the location of the questions as the user gave it; `fingerprint` identifies their
+    content. `model_digest` identifies the model: the digest of the local file, folder or code that
+    answers, or a commit on the Hub.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    benchmark: str
+    data: str
+    split: str
+    fingerprint: str
+    model: str
+    method: str
+    prompt: str | None
+    samples: int
+    generation: dict[str, Any]
+    branches: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
+    limit: int | None = None
+    shots: int = 0
+    permute: bool = False
+    image: Images = "real"
+    model_digest: str | None = None
+
+    @property
+    def of_arms(self) -> "RunRequest":
+        """The request with the real images, which is equal for a run and its arms."""
+        return self.model_copy(update={"image": "real"})
+
+
+class RunRecord(BaseModel):
+    """Content of `run.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: SchemaVersion = SCHEMA_VERSION
+    run_id: str
+    request: RunRequest
+    benchmark: Benchmark
+    model: Model
+    method: Method
+    deviations: list[str] = Field(default_factory=list)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    command: str | None = None
+    created_at: str
+
+    def to_json(self) -> str:
+        """Serialize as `run.json`: indented, newline at the end."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read `run.json`.
+
+    Raises:
+        BadInput: not a run folder, or an invalid file.
+    """
+    path = folder / "run.json"
+    try:
+        # Some editors start a UTF-8 file with a byte order mark.
+        return RunRecord.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except FileNotFoundError:
+        raise BadInput(f"{folder}: not a run folder (it has no run.json). `medprobe eval --out` makes one.") from None
+    except NotADirectoryError:
+        raise BadInput(f"{folder}: not a run folder but a file.") from None
+    except ValidationError as error:
+        raise BadInput(f"{path}: not a run file: {first_validation_error(error)}.") from None
+
+
+# --- the result of a run ---
 
 
 class Nonresponse(_Strict):
@@ -155,60 +300,6 @@ class Score(_Strict):
         return self.value is not None and self.n_effective is not None and self.n_effective < MIN_INDEPENDENT_CASES
 
 
-class Benchmark(_Strict):
-    """The questions that a run asked.
-
-    `fingerprint` covers the scored questions, so a partial run cannot pass as complete.
-    """
-
-    name: str
-    family: str = Field(alias="format")
-    """The benchmark whose columns, prompts and metrics this one uses; named `format` in files."""
-    repo: str | None = None
-    revision: str | None = None
-    split: str
-    questions: int
-    fingerprint: str | None = None
-    facets: str | None = None
-    """Digest of the labels that scores are broken down by (`fingerprints.digest_facets`)."""
-    asked: str | None = None
-    """Digest of the prompts' content (`fingerprints.digest_prompts`); unaffected by later
-    corrections to the answer key.
-    """
-    origin: Literal["official", "phantom", "custom"] | None = None
-    validated: bool | None = None
-    """True if a person has checked a custom set's questions; None if the set does not state it."""
-    selection: str | None = None
-    """What `--limit`, `--branch` or a partial dataset left out; None for a complete run."""
-
-
-class Model(_Strict):
-    name: str
-    revision: str | None = None
-    kind: Literal["open", "proprietary", "medical", "baseline", "human"] | None = None
-    responder: Literal["model", "guessing", "oracle"] = "model"
-    """What gave the answers.
-
-    `guessing` and `oracle` are medprobe's own baselines, whose answers a store reproduces. They
-    have the kind `baseline`. Neither they nor people (kind `human`, responder `model`) are ranked.
-    """
-    parameters: int | None = None
-    snapshot_date: str | None = None
-
-
-class Method(_Strict):
-    name: str
-    """`mc`, `gd`, `ps`, `ff`; a published number may have another, or `best` (best over methods).
-    """
-    prompt: str | None = None
-    shots: int | None = None
-    samples: int | None = None
-    image: Images = "real"
-    generation: dict[str, Any] = Field(default_factory=dict)
-    extraction: str | None = None
-    judge: dict[str, Any] | None = None
-
-
 class Source(_Strict):
     citation: str
     table: str | None = None
@@ -216,6 +307,7 @@ class Source(_Strict):
 
 
 Scores = dict[str, Score]
+
 Breakdown = dict[str, dict[str, Scores]]
 
 
@@ -267,3 +359,158 @@ def read_result(path: Path) -> Result:
         raise BadInput("no such result file. `medprobe score RUN_DIR` writes one.", path) from None
     except ValidationError as error:
         raise BadInput(f"not a result file: {first_validation_error(error)}.", path) from None
+
+
+# --- records that stores refuse ---
+
+METHOD_NAMES = ("mc", "gd", "ps", "ps_official", "ff")
+
+EXTRACTIONS = ("ours", "official")
+
+DATA_FIELDS = frozenset({"generation", "environment", "command"})
+"""Fields that hold settings and measurements; all others hold names and sentences."""
+
+
+def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[str]:
+    """Yield every reason why a store refuses a run's description, regardless of its answers.
+
+    Args:
+        run: the record.
+        most_bytes: limit on all fields together.
+    """
+    record = run.model_dump(mode="json")
+    if problem := model_name_problem(run.model.name):
+        yield problem
+    if not FOLDER_NAME.fullmatch(run.benchmark.name):
+        yield (
+            f"benchmark name {clip(run.benchmark.name)}: must be letters, digits, dots and dashes, "
+            "and start with a letter or digit"
+        )
+    # Every string, including the names of settings.
+    for path, text in json_leaves(record):
+        if isinstance(text, str) and (problem := text_problem(text, is_data=not DATA_FIELDS.isdisjoint(path))):
+            yield f"{clip('.'.join(path))} {problem}"
+    if problem := _time_problem(run.created_at):
+        yield problem
+    for is_wrong, problem in (*_method_checks(run), *_agreement_checks(run), *_model_checks(run)):
+        if is_wrong:
+            yield problem
+    yield from size_problems(record, most_bytes)
+
+
+_Problem = tuple[object, str]
+"""Whether something is wrong with a record, and the message if it is."""
+
+
+def _time_problem(created_at: str) -> str | None:
+    try:
+        created = datetime.fromisoformat(created_at)
+    except ValueError:
+        return f"created_at {clip(created_at)} is not a time (such as 2026-11-22T09:30:00+00:00)"
+    # One day of tolerance: a time without a zone may be local time.
+    if created.replace(tzinfo=created.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
+        return f"created_at {clip(created_at)} is in the future: the machine's clock was wrong. Set it to the day of the run"
+    return None
+
+
+def _method_checks(run: RunRecord) -> list[_Problem]:
+    method, judge, selection = run.method, run.method.judge or {}, run.benchmark.selection
+    names = [judge.get(name) for name in ("prompt", "prompt_hash")]
+    are_names = all(isinstance(name, str) and FOLDER_NAME.fullmatch(name) for name in names)
+    judge_problem = model_name_problem(str(judge.get("model", "")))
+    return [
+        (method.name not in METHOD_NAMES, f"the method {clip(method.name)} is not one of {', '.join(METHOD_NAMES)}"),
+        (
+            method.extraction not in (None, *EXTRACTIONS),
+            f"method.extraction {clip(method.extraction)}: must be {' or '.join(EXTRACTIONS)}",
+        ),
+        (
+            method.judge is not None and not are_names,
+            "method.judge must name the judge's model, prompt and prompt_hash",
+        ),
+        (method.judge is not None and judge_problem, f"method.judge: {judge_problem}"),
+        (not 0 <= (method.shots or 0) <= MAX_ANSWERS, f"method.shots must be from 0 to {MAX_ANSWERS:,}"),
+        (
+            selection is not None and not selection.strip(),
+            "benchmark.selection must describe what was asked, or be null for everything",
+        ),
+    ]
+
+
+def _agreement_checks(run: RunRecord) -> list[_Problem]:
+    """Compare the request, which decides what is asked, with the description that readers see."""
+    request = run.request
+    return [
+        (
+            requested != described,
+            f"its request and its description differ: {field} {clip(requested)} and {clip(described)}",
+        )
+        for field, requested, described in (
+            ("benchmark", request.benchmark, run.benchmark.name),
+            ("split", request.split, run.benchmark.split),
+            ("fingerprint", request.fingerprint, run.benchmark.fingerprint),
+            ("method", request.method, run.method.name),
+            ("samples", request.samples, run.method.samples or 1),
+            ("image", request.image, run.method.image),
+        )
+    ]
+
+
+def _model_checks(run: RunRecord) -> list[_Problem]:
+    model, method = run.model, run.method
+    # The recorded command counts as evidence, too, should the request have been edited.
+    ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
+    is_model, is_person = model.responder == "model", model.kind == "human"
+    is_sampled = (method.samples or 1) > 1 and not run.request.permute
+    return [
+        (
+            model.parameters is not None and not 0 <= model.parameters < 1 << 53,
+            "model.parameters must be a number of parameters, or null",
+        ),
+        (
+            ran_baseline and is_model,
+            f"responder {model.responder!r}: {clip(run.request.model)} is a baseline, which can only be added as one",
+        ),
+        (
+            (model.kind == "baseline") == is_model,
+            f"model kind {model.kind!r} and responder {model.responder!r}: 'baseline' means "
+            "that no model answered (medprobe eval --model baseline:...)",
+        ),
+        (
+            (is_person or not is_model) and (method.name != "mc" or method.judge is not None),
+            "a baseline or a person chooses options directly: the method must be mc, without a judge",
+        ),
+        (
+            is_person and (method.shots or is_sampled),
+            "a person is shown no worked examples and answers each question once: omit --shots and --samples",
+        ),
+        (
+            run.command is not None and not _is_quoted(run.command),
+            f"the command {clip(run.command)} is not a shell-quoted medprobe command; set it to null",
+        ),
+    ]
+
+
+def _is_quoted(command: str) -> bool:
+    """Whether a command line runs medprobe and nothing else if it is pasted into a shell.
+
+    All of its arguments must be quoted as `shlex.join` quotes them.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return words[:1] == ["medprobe"] and shlex.join(words) == command
+
+
+def _command_ran_a_baseline(command: str | None) -> bool:
+    """Whether a command line runs a baseline, judged by the value of --model.
+
+    The word "baseline:" in a name or path does not count.
+    """
+    try:
+        words = shlex.split(command or "")
+    except ValueError:  # unbalanced quotes
+        words = (command or "").split()
+    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
+    return any(option == "--model" and value.startswith("baseline:") for option, value in pairs)

@@ -16,8 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import parse_question_facets, select_by_branches, select_by_facets
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
 from dataset_builders.hub.repository import Repository, open_repository
-from eval_harness.records.result import Benchmark
-from eval_harness.records.run import RunRequest
+from eval_harness.records.result import Benchmark, RunRequest
 
 MANIFEST = "manifest.json"
 

@@ -8,26 +8,31 @@ of thousands: a batch that raises is split in half, and a question that fails al
 previously answered question is sent again, and if that fails too, the run stops. It also stops if
 a batch has failures and no question has been answered so far.
 
+`ReplyCache` keeps servers' replies across runs (`--cache DIR`), and those of a run's judge.
+
 See also: what is asked (`plan.py`), the back ends (`models/`).
 """
 
+import hashlib
+import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput, describe_error
+from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.picture import make_picture
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalize_response
 from eval_harness.runs.plan import Plan
-from eval_harness.runs.reply_cache import ReplyCache, SendRequests
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.run_folder import AnswerId, AnswerJournal
 
@@ -42,12 +47,16 @@ MAX_CONSECUTIVE_FAILURES = 10
 
 MIN_ANSWERS_FOR_ESTIMATE = 20
 """With at least this many answers, their mean length gives an estimate for the whole run."""
+
 TOO_LONG_WARNING = (
     "The answers average {:,} characters: together they will exceed the {:,} MB that a results "
     "store accepts for this run. "
     "If it is to be submitted, stop it and run again with a smaller --max-tokens or fewer "
     "--samples."
 )
+
+SendRequests = Callable[[Any], Iterable[Response]]
+"""Function from requests to responses, with at most one response per request."""
 
 
 def make_sender(plan: Plan) -> SendRequests:
@@ -287,3 +296,95 @@ def _reason(request: Request, error: Exception | SystemExit) -> str:
     except ImageError as broken:
         return f"its image cannot be shown: {broken}"
     return describe_error(error)
+
+
+# --- replies kept across runs ---
+
+
+@dataclass(frozen=True)
+class ReplyCache:
+    """The stored replies of one model with the same settings.
+
+    Attributes:
+        folder: Folder of the files.
+        identity: What tells this model and these settings from others; part of every key.
+        deviations: The model's deviations, which are stored with its replies.
+        keeps_draws: Whether sampled answers are kept as well.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any]
+    deviations: list[str]
+    keeps_draws: bool
+
+    def through(self, send: SendRequests) -> SendRequests:
+        """Wrap `send`: answer known requests from the cache and add new replies to it."""
+
+        def cached(requests: Iterable[Request]) -> Iterator[Response]:
+            hits: deque[Response] = deque()
+            keys: dict[AnswerId, str] = {}
+
+            def cache_misses() -> Iterator[Request]:
+                for request in requests:
+                    key = self.key(request)
+                    reply = self._read(key, request) if key else None
+                    if reply:
+                        hits.append(reply)
+                        continue
+                    # Remembered until the response arrives, which need not be in this order.
+                    if key:
+                        keys[request.question_id, request.sample] = key
+                    yield request
+
+            # Hits are found while the back end pulls requests, so yield them between its responses.
+            for response in send(cache_misses()):
+                while hits:
+                    yield hits.popleft()
+                key = keys.get((response.question_id, response.sample))
+                if key and response.status == "answered":
+                    self._write(key, response)
+                yield response
+            yield from hits
+
+        return cached
+
+    def key(self, request: Request) -> str | None:
+        """Return the key of a request, or None if its answer is sampled and will not be kept."""
+        is_sampled = request.temperature > 0
+        if is_sampled and not self.keeps_draws:
+            return None
+        # Questions that send the same content share a deterministic reply, but not a sampled one.
+        payload = asdict(request if is_sampled else replace(request, question_id="", sample=0))
+        del payload["answer"], payload["shown"], payload["question"]  # not part of what is sent
+        return hashlib.sha256(json.dumps([self.identity, payload], sort_keys=True, default=_text).encode()).hexdigest()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.json"
+
+    def _read(self, key: str, request: Request) -> Response | None:
+        """Return the stored reply as a response to this request; None if absent or unreadable."""
+        try:
+            document = json.loads(self._path(key).read_bytes())
+            fields = document["response"] | {
+                # JSON has no tuples.
+                name: tuple(value)
+                for name in ("scores", "usage")
+                if (value := document["response"][name]) is not None
+            }
+            reply = Response(request.question_id, request.sample, **fields, from_cache=True)
+            # A run answered from the cache deviates as the run that asked the server did.
+            self.deviations.extend(words for words in document["deviations"] if words not in self.deviations)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return reply
+
+    def _write(self, key: str, response: Response) -> None:
+        names = ("text", "seconds", "scores", "usage", "reasoning", "finish_reason")
+        document = {"response": {name: getattr(response, name) for name in names}, "deviations": self.deviations}
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps(document).encode())
+
+
+def _text(value: Any) -> str:
+    return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else str(value)

@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Settings, parse_price, parse_thinking
-from eval_harness.records.conversation import get_form
-from eval_harness.records.result import ARMS, Images
-from eval_harness.records.run import METHOD_NAMES
+from eval_harness.records.request import get_form
+from eval_harness.records.result import ARMS, METHOD_NAMES, Images
 
 IMAGE_MODES = ("real", *ARMS)
 """Values of `--image`: a question's own images, or those of an arm."""
@@ -69,7 +68,7 @@ class EvalConfig:
     samples: int | None = None
     permute: bool = False
     image: Images = "real"
-    """The images shown with each question (`runs/images.py`)."""
+    """The images shown with each question (`runs/requests.py`)."""
     form: str | None = None
     """Name of the conversation form (`conversation.FORMS`); None for the default."""
     system: str | None = None

@@ -20,7 +20,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec, get_prompt
-from eval_harness.benchmarks.prompt import Prompt
+from eval_harness.benchmarks.spec import Prompt
 from eval_harness.derive.reading import official_reader
 from eval_harness.models.interface import (
     BACKEND_OPTIONS,
@@ -32,20 +32,19 @@ from eval_harness.models.interface import (
 )
 from eval_harness.models.load import Recorded, load_backend
 from eval_harness.reader.judge import NO_JUDGE_DEVIATION, judge_record
-from eval_harness.records.conversation import form_hash, get_form
 from eval_harness.records.limits import MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import model_slug, normalize_name, printable_line
-from eval_harness.records.request import Request
-from eval_harness.records.result import ARMS, Images, Method
-from eval_harness.records.run import RunRecord, RunRequest, run_problems
+from eval_harness.records.request import Request, form_hash, get_form
+from eval_harness.records.result import ARMS, Images, Method, RunRecord, RunRequest, run_problems
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.images import Partners, assign_partners
 from eval_harness.runs.requests import (
     MAX_REQUESTS_PER_BATCH,
     Instance,
+    Partners,
     RequestMaker,
     Row,
+    assign_partners,
     example_rows,
     make_requests,
     with_example_images,

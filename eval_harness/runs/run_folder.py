@@ -14,7 +14,7 @@ Files, and which process writes them:
 - `.shards.lock`: held while a process begins, merges journals, or scores.
 
 No process waits for another. If one is late, killed or restarted, no other loses answers. See also:
-asking the model (`ask.py`), reading and scoring answers (`run_scoring.py`).
+asking the model (`ask.py`), reading and scoring answers (`runner.py`).
 """
 
 import os
@@ -35,8 +35,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import DISK_ERRNOS, Journal, encode_entry, read_journal, replace_file
 from eval_harness.derive.run_files import read_question_file
 from eval_harness.records.request import Response
-from eval_harness.records.result import UNDELIVERED
-from eval_harness.records.run import RunRecord
+from eval_harness.records.result import UNDELIVERED, RunRecord
 from eval_harness.runs.requests import Instance
 
 AnswerId = tuple[str, int]

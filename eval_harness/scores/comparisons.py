@@ -65,7 +65,7 @@ def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatr
     """Pack the units of several models for one metric.
 
     Args:
-        units: Model name -> its scoring units (`derive.scoring.compute_units`).
+        units: Model name -> its scoring units (`derive.metrics.compute_units`).
         metric: Name of the metric.
 
     Raises:
@@ -279,7 +279,7 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
     """Compare two models on one metric with the test of `compare_pairwise`.
 
     Args:
-        units_a: Scoring units of the first model (`derive.scoring.compute_units`).
+        units_a: Scoring units of the first model (`derive.metrics.compute_units`).
         units_b: Scoring units of the second model.
         metric: Name of the metric.
 

@@ -358,7 +358,7 @@ def make_units(
             `Graded.ends_over`).
 
     Returns:
-        One row per unit, with the columns of `derive.scoring.compute_units`.
+        One row per unit, with the columns of `derive.metrics.compute_units`.
     """
     identity: dict[str, object] = {
         "metric": np.full(len(rows), metric, dtype=object),

@@ -2,7 +2,7 @@
 
 The same questions are asked with the right image and in up to three arms, which show another image,
 a blank one, or none. See also: differences of two runs (`comparisons.py`), which images an arm
-shows (`runs/images.py`), docs/sight.md.
+shows (`runs/requests.py`), docs/sight.md.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ def compute_sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: 
     excludes 100 % if and only if the arm differs significantly.
 
     Args:
-        real: Scoring units of the run with the right images (`derive.scoring.compute_units`).
+        real: Scoring units of the run with the right images (`derive.metrics.compute_units`).
         arms: Arm -> scoring units of its run.
         metric: Name of the metric.
         with_share: Whether to compute the share and its interval.

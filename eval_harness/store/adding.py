@@ -28,8 +28,7 @@ from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import replace_file, temporary_folder
 from dataset_builders.hub.client import commit_files, hide_progress_bars, http_status, hub_errors, sign_in, with_retries
-from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE
+from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE, table_to_frame
 from eval_harness.store.contents import (
     ACCEPTANCE,
     MAX_REASON_LENGTH,

@@ -22,13 +22,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed_vqa_rad import pair_units
-from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
-from eval_harness.derive.scoring import compute_scores, compute_units
-from eval_harness.derive.summary import summarise_units
-from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
-from eval_harness.records.run import read_run
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, compute_scores, compute_units, summarise_units
+from eval_harness.records.result import Breakdown, Method, Result, Score, Scores, read_run
 from eval_harness.runs.run_folder import read_run_questions
-from eval_harness.runs.run_scoring import derive_run
+from eval_harness.runs.runner import derive_run
 from eval_harness.scores.grading import NONRESPONSE_STATUSES, grade
 from eval_harness.scores.intervals import Floats
 

@@ -18,11 +18,9 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
-from eval_harness.derive.answer_table import USAGE_FIELDS
-from eval_harness.derive.metrics import HEADLINE_METRICS
-from eval_harness.derive.scoring import compute_units
-from eval_harness.records.result import Result
-from eval_harness.records.run import EXTRACTIONS
+from eval_harness.derive.metrics import HEADLINE_METRICS, compute_units
+from eval_harness.derive.run_files import USAGE_FIELDS
+from eval_harness.records.result import EXTRACTIONS, Result
 from eval_harness.scores.grading import LOST_STATUSES
 from eval_harness.store.causes import (
     ANSWERS,

@@ -24,10 +24,10 @@ from scipy.stats import binomtest
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import SCORED_COLUMNS
 from eval_harness.benchmarks import eval_spec
-from eval_harness.derive.answer_table import ANSWER_TABLE_COLUMNS
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.derive.reading import read_due_answers, with_judge
-from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.derive.run_files import ANSWER_TABLE_COLUMNS
+from eval_harness.records.result import RunRecord, RunRequest
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.grading import grade, image_clusters
 from eval_harness.store.comparison import Side, check_same_format, format_p_value

@@ -23,8 +23,7 @@ from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import JOINERS
 from eval_harness.records.request import Request, rotate_options, rotation
-from eval_harness.records.result import DELIVERIES, Result
-from eval_harness.records.run import RunRecord
+from eval_harness.records.result import DELIVERIES, Result, RunRecord
 
 HIGH_ACCURACY = 0.90
 """A score whose interval begins above this accuracy may be too good to be true."""
@@ -362,7 +361,7 @@ def baseline_mismatches(run: RunRecord, questions: pd.DataFrame, answers: pd.Dat
     Args:
         run: The run record.
         questions: The questions of the dataset, whose key the oracle uses.
-        answers: The submitted answers, as `answer_table.answer_frame` makes them.
+        answers: The submitted answers, as `run_files.answer_frame` makes them.
 
     Yields:
         Why the answers are not the baseline's.

@@ -29,11 +29,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from dataset_builders.errors import BadInput, first_line, first_validation_error
 from dataset_builders.hub.client import connect, is_repo_id
 from eval_harness.answer_files.untrusted import join_problems
-from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_FILE, SubmittedFiles
+from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_FILE, SubmittedFiles, table_to_frame
 from eval_harness.records.names import model_slug
-from eval_harness.records.result import SCHEMA_VERSION, Result, SchemaVersion, read_result
-from eval_harness.records.run import RunRecord
+from eval_harness.records.result import SCHEMA_VERSION, Result, RunRecord, SchemaVersion, read_result
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
 MAX_REASON_LENGTH = 2_000

@@ -35,15 +35,18 @@ from eval_harness.answer_files.untrusted import (
     parse_object,
     printable_line,
 )
-from eval_harness.derive.answer_table import (
+from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
+from eval_harness.derive.metrics import NoScore, headline_score
+from eval_harness.derive.run_files import (
+    ANSWERS_FILE,
     ANSWERS_SCHEMA,
+    JUDGE_FILE,
     JUDGE_SCHEMA,
+    RUN_FILE,
+    SubmittedFiles,
     answer_frame,
     rewrite_rows,
 )
-from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
-from eval_harness.derive.metrics import NoScore, headline_score
-from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.records.limits import (
     MAX_FILE_BYTES,
     MAX_RUN_JSON_BYTES,
@@ -51,8 +54,7 @@ from eval_harness.records.limits import (
     limits_for,
     run_json_limits,
 )
-from eval_harness.records.result import Benchmark, Result
-from eval_harness.records.run import RunRecord, run_problems
+from eval_harness.records.result import Benchmark, Result, RunRecord, run_problems
 from eval_harness.records.selection import describe_asked_part
 from eval_harness.store import sandbox
 from eval_harness.store.checks import baseline_mismatches, plausibility_flags, split_case_flags

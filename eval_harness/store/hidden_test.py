@@ -32,9 +32,9 @@ from dataset_builders.schema import DATASET_SCHEMA_VERSION
 from eval_harness.answer_files.predictions import Predictions, read_predictions
 from eval_harness.answer_files.untrusted import MAX_PROBLEMS, format_names, join_problems, printable_line
 from eval_harness.benchmarks import eval_spec
-from eval_harness.derive.answer_table import answer_frame
+from eval_harness.derive.metrics import compute_units
 from eval_harness.derive.reading import complete_answers, read_responses
-from eval_harness.derive.scoring import compute_units
+from eval_harness.derive.run_files import answer_frame
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import model_name_problem, normalize_name
 from eval_harness.store.contents import is_hub_store

@@ -27,8 +27,7 @@ from dataset_builders.hub.client import (
     with_retries,
 )
 from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
-from eval_harness.records.result import REFERENCE_KINDS, UNDELIVERED, Result, Score
-from eval_harness.records.run import read_run
+from eval_harness.records.result import REFERENCE_KINDS, UNDELIVERED, Result, Score, read_run
 from eval_harness.store.adding import fetch_file, find_files, list_open_pulls
 from eval_harness.store.dataset_lookup import require_dataset
 from eval_harness.store.formatting import format_interval, format_score

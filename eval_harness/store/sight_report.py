@@ -3,7 +3,7 @@
 The report is a table and a sentence. The run is compared with its arms, which are runs with
 withheld, blank or swapped images.
 
-See also: computing the numbers (`scores/sight.py`), which images an arm shows (`runs/images.py`).
+See also: computing the numbers (`scores/sight.py`), which images an arm shows (`runs/requests.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,7 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import HEADLINE_METRICS, nonresponse_cause
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
-from eval_harness.records.result import ARMS, Images, Result
-from eval_harness.records.run import read_run
+from eval_harness.records.result import ARMS, Images, Result, read_run
 from eval_harness.scores.grading import UNSETTLED_COLUMN, image_clusters
 from eval_harness.scores.intervals import clustered_interval
 from eval_harness.scores.sight import compute_sight
@@ -240,7 +239,7 @@ def answered_share(image: str, units: pd.DataFrame) -> list[ImageShare]:
 
     Args:
         image: The arm, for the name of the share.
-        units: Its scoring units (`derive.scoring.compute_units`).
+        units: Its scoring units (`derive.metrics.compute_units`).
     """
     rows = units[units["metric"] == "abstained"]
     delivered = 1 - rows[UNSETTLED_COLUMN].to_numpy(float)

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import is_unavailable
-from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE, read_readings
+from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE, read_readings, table_to_frame
 from eval_harness.records.result import UNDELIVERED
 from eval_harness.store.checks import (
     PublishedNames,

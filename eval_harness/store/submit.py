@@ -27,14 +27,16 @@ from eval_harness.answer_files.untrusted import (
     printable_line,
     printable_lines,
 )
-from eval_harness.derive.answer_table import USAGE_FIELDS, answer_frame, encode_answers
 from eval_harness.derive.reading import with_judge
 from eval_harness.derive.run_files import (
     ANSWERS_FILE,
     JUDGE_FILE,
     RESULT_FILE,
     RUN_FILE,
+    USAGE_FIELDS,
     SubmittedFiles,
+    answer_frame,
+    encode_answers,
 )
 from eval_harness.records.limits import (
     MAX_ANSWERS,
@@ -45,8 +47,7 @@ from eval_harness.records.limits import (
     run_json_limits,
 )
 from eval_harness.records.names import normalize_name
-from eval_harness.records.result import Benchmark, Method, Model, read_result
-from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.records.result import Benchmark, Method, Model, RunRecord, RunRequest, read_result
 from eval_harness.records.selection import select_questions
 from eval_harness.store.adding import add_to_folder, commit_submission, open_submission_pull
 from eval_harness.store.checks import PublishedNames

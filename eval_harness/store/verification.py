@@ -37,9 +37,8 @@ from dataset_builders.hub.client import (
 )
 from dataset_builders.hub.repository import open_repository
 from eval_harness.benchmarks import eval_spec
-from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.derivation import compute_derivation_key
-from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE, RUN_FILE
+from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE, RUN_FILE, table_to_frame
 from eval_harness.records.result import DERIVE_VERSION, Result, read_result
 from eval_harness.store.adding import add_questions, list_open_pulls
 from eval_harness.store.checks import PublishedNames

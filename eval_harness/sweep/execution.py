@@ -43,8 +43,7 @@ from eval_harness.runs.run_folder import (
     read_answer_records,
     report_disk_errors,
 )
-from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.runner import begin_run, run_evaluation, update_run_record
+from eval_harness.runs.runner import begin_run, run_evaluation, score_run, update_run_record
 from eval_harness.sweep.progress import Forecast
 from eval_harness.sweep.tasks import SweepTask
 

@@ -21,8 +21,7 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, NoScore, headline_scor
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
-from eval_harness.records.result import UNDELIVERED, Model, Result
-from eval_harness.records.run import read_run
+from eval_harness.records.result import UNDELIVERED, Model, Result, read_run
 from eval_harness.runs.dry_run import (
     JUDGE_NOTE,
     REASONING_NOTE,

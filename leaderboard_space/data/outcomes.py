@@ -135,7 +135,7 @@ class MetricUnits:
 
 
 def score_runs(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
-    """Score every run on all of `units`, as `derive.summary.summarise_units` does.
+    """Score every run on all of `units`, as `derive.metrics.summarise_units` does.
 
     Args:
         units: The units.

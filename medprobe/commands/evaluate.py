@@ -292,8 +292,7 @@ def score(
     To score a file of answers, use `medprobe eval --model recorded:FILE`.
     """
     from dataset_builders.errors import BadInput
-    from eval_harness.runs.run_scoring import judge_run, score_run
-    from eval_harness.runs.runner import keep_answered_cases
+    from eval_harness.runs.runner import judge_run, keep_answered_cases, score_run
     from eval_harness.store.formatting import format_run
 
     limits = parse_score_limits(fail_under or ())

@@ -27,8 +27,7 @@ from eval_harness.records.selection import select_questions
 from eval_harness.runs.ask import MAX_CONSECUTIVE_FAILURES
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_folder import answer_id, read_answer_journal
-from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.runner import run_evaluation
+from eval_harness.runs.runner import run_evaluation, score_run
 from eval_harness.store.submit import build_submission
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import request

@@ -16,7 +16,7 @@ from dataset_builders.fingerprints import (
     is_released_set,
 )
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.scoring import compute_scores
+from eval_harness.derive.metrics import compute_scores
 from tests.eval_harness.scores.guessing import constant_answers
 
 

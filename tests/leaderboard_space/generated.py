@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.derive.metrics import HEADLINE_METRICS
+from eval_harness.derive.metrics import HEADLINE_METRICS, compute_scores, compute_units, summarise_units
 from eval_harness.derive.run_files import read_question_file, read_readings
-from eval_harness.derive.scoring import compute_scores, compute_units
-from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, withdraw

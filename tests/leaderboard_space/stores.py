@@ -14,9 +14,9 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.schema import ASPECTS
-from eval_harness.derive.answer_table import ANSWER_TABLE_COLUMNS, encode_answers
 from eval_harness.derive.derivation import Derived, select_board_units, write_derived
-from eval_harness.derive.scoring import compute_scores
+from eval_harness.derive.metrics import compute_scores
+from eval_harness.derive.run_files import ANSWER_TABLE_COLUMNS, encode_answers
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.store.contents import ACCEPTANCE, WITHDRAWN, Acceptance, Withdrawal

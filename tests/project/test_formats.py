@@ -21,9 +21,8 @@ from dataset_builders.schema import (
     TREE_COLUMNS,
     case_columns,
 )
-from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
-from eval_harness.derive.run_files import READINGS_SCHEMA
+from eval_harness.derive.run_files import ANSWERS_SCHEMA, JUDGE_SCHEMA, READINGS_SCHEMA
 from eval_harness.records.request import Response
 from eval_harness.records.result import (
     DELIVERIES,
@@ -33,11 +32,13 @@ from eval_harness.records.result import (
     Model,
     Nonresponse,
     Result,
+    RunRecord,
+    RunRequest,
     Score,
     Source,
     read_result,
+    read_run,
 )
-from eval_harness.records.run import RunRecord, RunRequest, read_run
 from eval_harness.runs.run_folder import response_to_record
 from eval_harness.store.contents import Acceptance, Withdrawal, parse_record
 from tests.commands import medprobe

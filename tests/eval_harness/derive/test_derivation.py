@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import answer_frame, encode_answers, table_to_frame
 from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
-from eval_harness.derive.run_files import SubmittedFiles
-from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model
-from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.derive.run_files import SubmittedFiles, answer_frame, encode_answers, table_to_frame
+from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model, RunRecord, RunRequest
 from eval_harness.records.selection import Selection
 from tests.eval_harness.store.honest import TEXTS_BY_STYLE
 

@@ -23,8 +23,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
-from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.derive.run_files import ANSWERS_FILE
+from eval_harness.derive.run_files import ANSWERS_FILE, table_to_frame
 from eval_harness.interop.exports import export_tsv, format_letters
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation

@@ -17,7 +17,7 @@ from inspect_ai.model import (
     ModelOutput,
 )
 
-from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import table_to_frame
 from eval_harness.interop.exports import format_letters
 from eval_harness.store.submit import submit_to_store
 from tests.eval_harness.interop.test_answer_files import drawn

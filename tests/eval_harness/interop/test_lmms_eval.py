@@ -8,7 +8,7 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import table_to_frame
 from eval_harness.store.submit import build_submission
 from tests import commands
 from tests.chaos.server import ChaosServer

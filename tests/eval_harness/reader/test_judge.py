@@ -10,8 +10,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import judge_queries, read_due_answers
+from eval_harness.derive.run_files import answer_frame
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.reader import Reading
 from eval_harness.reader.judge import (
@@ -22,9 +22,8 @@ from eval_harness.reader.judge import (
     read_closeness,
     read_extraction,
 )
-from eval_harness.records.result import Benchmark, Method, Model
-from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.runs.run_scoring import Judge
+from eval_harness.records.result import Benchmark, Method, Model, RunRecord, RunRequest
+from eval_harness.runs.runner import Judge
 from tests.chaos.server import ChaosServer
 from tests.commands import medprobe
 from tests.helpers import write_lines

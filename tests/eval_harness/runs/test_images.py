@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import medprobe
-from eval_harness.runs.images import assign_partners, blank_image
+from eval_harness.runs.requests import assign_partners, blank_image
 from tests.commands import medprobe as command
 from tests.sides import run_arms, write_sides
 

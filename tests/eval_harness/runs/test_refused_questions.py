@@ -12,8 +12,7 @@ from eval_harness.records.limits import Limits
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_folder import read_answer_journal
-from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.runner import keep_answered_cases, run_evaluation
+from eval_harness.runs.runner import keep_answered_cases, run_evaluation, score_run
 from eval_harness.store.submit import build_submission
 from medprobe.stores import load_results
 from tests.eval_harness.models.http.asking import picture

@@ -12,8 +12,8 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.models.interface import Settings
-from eval_harness.records.conversation import FORMS
-from eval_harness.records.run import RunRequest
+from eval_harness.records.request import FORMS
+from eval_harness.records.result import RunRequest
 from eval_harness.records.selection import select_questions
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.plan import make_plan

@@ -12,7 +12,7 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.models.load import code_digest
 from eval_harness.models.local.pretrained import folder_digest
 from eval_harness.records.request import Response
-from eval_harness.records.run import read_run
+from eval_harness.records.result import read_run
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_folder import AnswerJournal, make_run_folder
 from eval_harness.runs.runner import run_evaluation

@@ -11,7 +11,7 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.probmed_vqa_rad import pair_units
-from eval_harness.derive.scoring import compute_scores
+from eval_harness.derive.metrics import compute_scores
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation

@@ -12,8 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
-from eval_harness.derive.scoring import compute_scores, compute_units
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, compute_scores, compute_units
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.runs.config import EvalConfig

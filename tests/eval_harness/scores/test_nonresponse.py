@@ -8,9 +8,15 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, NoScore, headline_score
-from eval_harness.derive.scoring import compute_scores, compute_units
-from eval_harness.derive.summary import summarise_units
+from eval_harness.derive.metrics import (
+    HEADLINE_METRICS,
+    METRICS,
+    NoScore,
+    compute_scores,
+    compute_units,
+    headline_score,
+    summarise_units,
+)
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.grading import LOST_STATUSES
 from eval_harness.store.comparison import Side, compare_results

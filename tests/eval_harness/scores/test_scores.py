@@ -9,9 +9,16 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed import more_breakdowns
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
-from eval_harness.derive.metrics import BALANCED_METRICS, HEADLINE_METRICS, METRICS
-from eval_harness.derive.scoring import compute_scores, compute_units
-from eval_harness.derive.summary import break_down_by_facet, explode_facet, summarise_units
+from eval_harness.derive.metrics import (
+    BALANCED_METRICS,
+    HEADLINE_METRICS,
+    METRICS,
+    break_down_by_facet,
+    compute_scores,
+    compute_units,
+    explode_facet,
+    summarise_units,
+)
 from eval_harness.scores.grading import grade
 from tests.eval_harness.scores.guessing import constant_answers
 from tests.leaderboard_space import stores

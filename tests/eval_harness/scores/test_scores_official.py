@@ -10,8 +10,8 @@ from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks.gmai_mmbench import read_official
+from eval_harness.derive.metrics import compute_scores
 from eval_harness.derive.reading import read_responses
-from eval_harness.derive.scoring import compute_scores
 from eval_harness.reader import read_choice
 
 pytestmark = pytest.mark.sources

@@ -16,7 +16,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 from dataset_builders.build import build
 from dataset_builders.contents.data_files import folder_config_entries, update_card_configs
 from dataset_builders.hub.repository import open_repository
-from eval_harness.records.run import RunRecord
+from eval_harness.records.result import RunRecord
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission

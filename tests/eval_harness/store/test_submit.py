@@ -19,8 +19,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.records.names import model_name_problem
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.run_scoring import score_run
-from eval_harness.runs.runner import run_evaluation
+from eval_harness.runs.runner import run_evaluation, score_run
 from eval_harness.store.contents import is_hub_store, scan_store
 from eval_harness.store.submit import build_submission, submit_to_store
 from eval_harness.store.verification import verify

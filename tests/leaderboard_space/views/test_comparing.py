@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import medprobe
-from eval_harness.derive.scoring import compute_units
+from eval_harness.derive.metrics import compute_units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test
 from eval_harness.scores.intervals import printed_interval

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.scoring import compute_units
+from eval_harness.derive.metrics import compute_units
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import canonical_name
 from leaderboard_space.data.published_results import board_results, published_models, read_table

@@ -20,8 +20,8 @@ from huggingface_hub import HfApi
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.metrics import compute_scores
 from eval_harness.derive.reading import read_responses
-from eval_harness.derive.scoring import compute_scores
 from eval_harness.store import hidden_test, ledger
 from eval_harness.store.hidden_test import HiddenScore, HiddenTest
 from tests.eval_harness.store.checks.hidden import (

@@ -24,14 +24,12 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import answer_frame, encode_answers, encode_judge_replies
-from eval_harness.derive.run_files import SubmittedFiles
+from eval_harness.derive.run_files import SubmittedFiles, answer_frame, encode_answers, encode_judge_replies
 from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import normalize_name
 from eval_harness.records.request import rotate_options, rotation
-from eval_harness.records.result import DELIVERIES, Method, Model
-from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.records.result import DELIVERIES, Method, Model, RunRecord, RunRequest
 from eval_harness.store import checks
 from eval_harness.store import examine as examining
 from eval_harness.store.adding import add_to_folder, withdraw

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.derive.run_files import SubmittedFiles
+from eval_harness.derive.run_files import SubmittedFiles, table_to_frame
 from eval_harness.store.examine import examine
 from tests.eval_harness.store.submitting import update_card
 
