@@ -26,13 +26,12 @@ from dataset_builders.benchmarks import FORMATS
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.store.hidden_test import HiddenTest
-from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import text
-from leaderboard_space.service import Service
+from leaderboard_space.service import Service, tools
 from leaderboard_space.serving import SPACE_FRAME_ANCESTORS, BodyLimit, Endpoint, JsonHandler, access_lifespan, on_space
 from leaderboard_space.submitting import SubmitTab, draw_form
 from leaderboard_space.views import case, cases, compare, model
@@ -195,7 +194,7 @@ def build_app(
         opened.select(
             fill, offered, [offered, form, target], queue=False, show_progress="hidden", api_visibility="private"
         )
-        for tool in tools(board, service):
+        for tool in tools(board):
             gr.api(_json_tool(tool), api_name=tool.__name__, queue=False)
 
     endpoint = Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)})

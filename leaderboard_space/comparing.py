@@ -7,9 +7,9 @@ also: drawing (`views/compare.py`), sentences (`sentences.py`), the causes
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -26,11 +26,19 @@ from eval_harness.store.comparison import load_side
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.cells import scores_by_entry
-from leaderboard_space.data.model_names import canonical_name, entry_labels, find_result
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, metric_info
-from leaderboard_space.data.store.sections import Entry, Owner, Section, preference_key, ranking_group, row_owner
+from leaderboard_space.data.sections import (
+    Entry,
+    Owner,
+    Section,
+    canonical_name,
+    entry_labels,
+    find_result,
+    preference_key,
+    ranking_group,
+    row_owner,
+)
 from leaderboard_space.export import Table
 from leaderboard_space.query import BoardQuery, parse_query, parse_selection
 
@@ -138,13 +146,9 @@ class Comparison:
         ones."""
         return entry_labels(self.chosen)
 
-    @cached_property
-    def _scores_of(self) -> Callable[[str], dict[str, Score]]:
-        """Metric -> entry key -> score of a chosen result on the selection, as on the
-        leaderboard."""
-        keys, query = frozenset(entry.key for entry in self.chosen), self.query
-        section, outcomes, tree = query.section, query.outcomes, query.tree
-        return cache(lambda metric: scores_by_entry(section, outcomes, tree, metric, query.branches, keys))
+    def _scores_of(self, metric: str) -> dict[str, Score]:
+        """Return entry key -> score of a chosen result on the selection, as on the leaderboard."""
+        return self.query.scores(metric, frozenset(entry.key for entry in self.chosen))
 
     def has_answers(self, entry: Entry) -> bool:
         """True if the result can be compared question by question."""
@@ -335,7 +339,7 @@ def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None
     for entry in sorted(section.entries, key=preference_key):
         if ranking_group(entry) == "ranked":
             representatives.setdefault(row_owner(entry), entry)
-    scores = scores_by_entry(section, outcomes, query.tree, query.metric, query.branches)
+    scores = query.scores(query.metric)
     values = {key: score.value for key, score in scores.items() if score.value is not None}
     chosen_models = {canonical_name(entry.result.model.name) for entry in chosen}
     chosen_values = {values.get(entry.key) for entry in chosen}

@@ -18,7 +18,7 @@ from leaderboard_space import sentences
 from leaderboard_space.data.published_results import printed_table
 from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
-from leaderboard_space.data.store.sections import Entry, Section, judge_label
+from leaderboard_space.data.sections import Entry, Section, judge_label
 from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 
 Table = list[dict[str, Any]]

@@ -16,7 +16,7 @@ from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, metric_info, section_metrics
-from leaderboard_space.data.store.sections import Section, Snapshot
+from leaderboard_space.data.sections import Section, Snapshot
 from leaderboard_space.data.topics import (
     TOPIC_OF_REGION,
     Hit,

@@ -1,7 +1,7 @@
 """Collect everything that the board knows about one model: its results on every question set, and
 where each is weak and strong.
 
-See also: which names mean one model (`data/model_names.py`), drawing (`views/model.py`).
+See also: which names mean one model (`data/sections.py`), drawing (`views/model.py`).
 """
 
 from collections import Counter
@@ -12,14 +12,12 @@ from dataset_builders.benchmarks import FORMATS, facets_of
 from dataset_builders.facets import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
-from leaderboard_space.data import cells
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import canonical_name
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, metric_info, section_metrics
-from leaderboard_space.data.store.sections import GROUP_HEADINGS, Entry, Section, preference_key
-from leaderboard_space.data.tree import Tree, display_label
-from leaderboard_space.query import parse_query
+from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, metric_info
+from leaderboard_space.data.sections import GROUP_HEADINGS, Entry, Section, canonical_name, preference_key
+from leaderboard_space.data.tree import display_label
+from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.sentences import EQUAL_TOLERANCE, MIN_CASES
 
 MAX_ENDS, MAX_SPOTS = 3, 6
@@ -40,20 +38,22 @@ class Line:
     """A model's result on a question set.
 
     Args:
-        section: The question set.
-        metric: Its headline metric.
+        query: The question set, ranked by its headline metric.
         row: The result's row in the standings.
         ranked: Number of rows with ranks in its group.
-        outcomes: What the results answered; None if no answers are known.
-        tree: The facets of the questions.
     """
 
-    section: Section
-    metric: str
+    query: BoardQuery
     row: Row
     ranked: int
-    outcomes: Outcomes | None
-    tree: Tree
+
+    @property
+    def section(self) -> Section:
+        return self.query.section
+
+    @property
+    def metric(self) -> str:
+        return self.query.metric
 
     @property
     def score(self) -> Score:
@@ -147,7 +147,7 @@ def model_lines(board: Board, name: str) -> list[Line]:
         rows = [row for row in standings.rows if canonical_name(row.entry.result.model.name) == identity]
         ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
         lines += [
-            Line(section, query.metric, row, ranked[row.group], query.outcomes, query.tree)
+            Line(query, row, ranked[row.group])
             for row in sorted(rows, key=lambda row: (list(GROUP_HEADINGS).index(row.group), preference_key(row.entry)))
             if row.score.value is not None or row.score.nonresponse is not None
         ]
@@ -168,13 +168,10 @@ def scores_by_metric(line: Line, metrics: Sequence[str] | None = None) -> dict[s
     `metrics` limits them; None means all.
     """
     key, scores = line.row.entry.key, dict[str, Score]()
-    metrics_known = [
-        name for name in section_metrics(line.section, line.outcomes) if metrics is None or name in metrics
-    ]
-    for metric in metrics_known:
-        by_entry = cells.scores_by_entry(line.section, line.outcomes, line.tree, metric, (), frozenset({key}))
-        if key in by_entry and by_entry[key].value is not None:
-            scores[metric] = by_entry[key]
+    for metric in line.query.metrics if metrics is None else [name for name in line.query.metrics if name in metrics]:
+        score = line.query.scores(metric, frozenset({key})).get(key)
+        if score is not None and score.value is not None:
+            scores[metric] = score
     return scores
 
 
@@ -184,9 +181,10 @@ def facet_ends(line: Line) -> list[Ends]:
     They are compared by the line's metric or, if it is unknown there, by the first known metric.
     """
     family, ends = line.section.family, []
-    columns = line.outcomes.questions.columns if line.outcomes is not None else ()
+    outcomes = line.query.outcomes
+    columns = outcomes.questions.columns if outcomes is not None else ()
     for facet in sorted(facets_of(family, columns), key=lambda facet: facet != board_spec(family).first_facet):
-        metrics = dict.fromkeys((line.metric, *section_metrics(line.section, line.outcomes)))
+        metrics = dict.fromkeys((line.metric, *line.query.metrics))
         for metric in (name for name in metrics if not gives_away(family, name, (facet,))):
             scores = facet_scores(line, facet, metric) if metric_info(metric).unit == "percent" else {}
             # A single value cannot be compared: try the next metric.
@@ -253,7 +251,7 @@ def facet_scores(line: Line, facet: str, metric: str) -> dict[str, Score]:
         metric: The score.
     """
     key = line.row.entry.key
-    columns = cells.breakdown_cells(line.section, line.outcomes, line.tree, metric, facet, (), frozenset({key}))
+    columns = line.query.cells(facet, metric, frozenset({key}))
     scores = {label: scores[key] for label, scores in columns.items() if key in scores and label != UNLABELLED}
     return {label: score for label, score in scores.items() if score.value is not None}
 
@@ -287,7 +285,7 @@ def option_shares(line: Line) -> list[Share]:
     # With --permute, each question is shown once per option order, so the key has another letter in
     # each of them.
     orders = method.samples or 1 if method.generation.get("permute") else 1
-    keys = _key_shares(line.outcomes, orders) if line.outcomes is not None else {}
+    keys = _key_shares(line.query.outcomes, orders) if line.query.outcomes is not None else {}
     names = {name: name.removeprefix("share_") for name in scores if name.startswith("share_")}
     return [Share(names[name], scores[name], keys.get(names[name])) for name in names if scores[name].value is not None]
 

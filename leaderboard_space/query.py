@@ -1,30 +1,42 @@
-"""Validate the browser's requests: question set, metric, and branches of its tree.
+"""Validate requests (question set, score, branches of its tree), and compute what the board shows
+for them: standings, and scores by facet value or by metric.
 
-See also: answering them (`service.py`).
+See also: answering requests (`service.py`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import UNLABELLED
 from eval_harness.derive.metrics import METRICS
-from leaderboard_space.benchmarks import gives_away
+from eval_harness.records.result import Score
+from leaderboard_space.benchmarks import board_spec, gives_away
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.outcomes import Bools, Ints, Outcomes, score_runs
 from leaderboard_space.data.ranks.standings import (
     ALL_RESULTS,
     ONE_PER_MODEL,
     Standings,
     compute_standings,
+    metric_info,
+    own_scores,
     section_methods,
     section_metrics,
 )
-from leaderboard_space.data.store.sections import Entry, Section, Snapshot
-from leaderboard_space.data.tree import PATH_SEPARATOR, Tree, TreePath, branch_name, path_facets
+from leaderboard_space.data.sections import Entry, Section, Snapshot
+from leaderboard_space.data.tree import PATH_SEPARATOR, Tree, TreePath, branch_name, path_facets, selection_cells
 
 MAX_BRANCHES = 2000
+METRICS_FACET = "metric"
+"""The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
+Cells = dict[str, dict[str, Score]]
+"""Column -> entry key -> score."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,105 @@ class BoardQuery:
         if any(score.value is not None or score.nonresponse is not None for score in scores):
             return True
         return bool(self.standings.facets_of_parts(self.branches))
+
+    @property
+    def facets(self) -> list[str]:
+        """The facets by which the section can be broken down, the benchmark's first facet first.
+
+        These are the source's facets, further facets of results (such as the steps in ProbMed's
+        Table 6), and METRICS_FACET.
+        """
+        result_facets = dict.fromkeys(facet for entry in self.section.entries for facet in entry.result.breakdown)
+        facets = FACETS_BY_BENCHMARK.get(self.section.family, ())
+        known_facets = [facet for facet in facets if facet in result_facets or self._label_rows(facet)]
+        known_facets += [facet for facet in result_facets if facet not in facets]
+        first_facet = board_spec(self.section.family).first_facet
+        return sorted([*known_facets, METRICS_FACET], key=lambda facet: facet != first_facet)
+
+    def has_cells(self, entry: Entry, facet: str) -> bool:
+        """Return True if a result has a score for some value of a facet.
+
+        Papers print each table as a result of its own, so most published results have the cells of
+        few facets.
+        """
+        if facet == METRICS_FACET or self._is_computed(entry, self.metric):
+            return True
+        return any(self.metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
+
+    def cells(self, facet: str, metric: str, keys: frozenset[str] | None = None) -> Cells:
+        """Compute the scores of a breakdown.
+
+        Args:
+            facet: The facet to break down by.
+            metric: The metric; ignored for METRICS_FACET, whose columns are metrics.
+            keys: Entry keys of the results; None for all.
+
+        Returns:
+            Column -> entry key -> score. Printed scores are used only for cells that lie within the
+            selection.
+        """
+        if facet == METRICS_FACET:
+            return {name: self.scores(name, keys) for name in section_metrics(self.section, self.outcomes)}
+        mask, labels = self.tree.mask(self.branches), self._label_rows(facet)
+        cells: Cells = {}
+        for label, rows in labels.items():
+            # The label's questions that are also in the selection.
+            part = np.zeros(self.tree.size, dtype=bool)
+            part[rows] = True
+            if mask is not None:
+                part &= mask
+            if part.any():
+                cells[label] = self._computed_scores(metric, part, keys)
+        for entry in self._select_entries(keys):
+            # Computed scores take precedence over those in the result file.
+            if labels and self._is_computed(entry, metric):
+                continue
+            printed = entry.result.breakdown
+            inside = set(selection_cells(self.branches, printed))
+            for label, scores in printed.get(facet, {}).items():
+                if metric in scores and (not self.branches or (facet, label) in inside):
+                    cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
+        return cells
+
+    @cached(COMPUTING)
+    def scores(self, metric: str, keys: frozenset[str] | None = None) -> dict[str, Score]:
+        """Compute the scores of a metric on the selection, cached.
+
+        Args:
+            metric: The metric.
+            keys: Entry keys of the results; None for all.
+
+        Returns:
+            Entry key -> score, for the results that have a known score.
+        """
+        scores = {entry.key: own_scores(entry, self.branches).get(metric) for entry in self._select_entries(keys)}
+        known_scores = {key: score for key, score in scores.items() if score is not None}
+        # Scores computed from answers take precedence over those in the result file.
+        return known_scores | self._computed_scores(metric, self.tree.mask(self.branches), keys)
+
+    def _select_entries(self, keys: frozenset[str] | None) -> list[Entry]:
+        return [entry for entry in self.section.entries if keys is None or entry.key in keys]
+
+    def _is_computed(self, entry: Entry, metric: str) -> bool:
+        """Return True if a result's scores are computed from its answers."""
+        return self.outcomes is not None and metric in self.outcomes.metrics and entry.key in self.outcomes.row_of
+
+    def _computed_scores(self, metric: str, mask: Bools | None, keys: frozenset[str] | None) -> dict[str, Score]:
+        """Score the results that have answers on the questions of `mask`, by entry key."""
+        if self.outcomes is None or metric not in self.outcomes.metrics:
+            return {}
+        runs = [row for row, key in enumerate(self.outcomes.runs) if keys is None or key in keys]
+        if not runs:
+            return {}
+        rows = self.outcomes.rows(metric, mask)
+        units = self.outcomes.metrics[metric].part(rows, None if keys is None else np.array(runs))
+        scores = score_runs(units, metric_info(metric).higher_is_better)
+        return dict(zip((self.outcomes.runs[row] for row in runs), scores, strict=True))
+
+    def _label_rows(self, facet: str) -> dict[str, Ints]:
+        """Return label -> positions of its questions, without unlabelled questions."""
+        labels = self.outcomes.rows_by_label(facet) if self.outcomes is not None else {}
+        return {label: rows for label, rows in labels.items() if label != UNLABELLED}
 
 
 def parse_query(board: Board, request: Mapping[str, Any]) -> BoardQuery:

@@ -14,7 +14,7 @@ from eval_harness.scores.sight import Sight
 from eval_harness.store.formatting import format_image_points, interval_decimals
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.ranks.standings import metric_info
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.sections import Section
 from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 
 EQUAL_TOLERANCE = 1e-9
@@ -151,22 +151,22 @@ def ends_caption(label: str, n_compared: int, n_left_out: int, against_chance: b
     return f"{compared}{few if n_left_out else ''} {caveat}"
 
 
-def explain_ranks(first_rank: int, last_rank: int, ahead: int, behind: int, tied: int) -> str:
+def explain_ranks(first_rank: int, last_rank: int, models: int) -> str:
     """Explain the ranks that a row may hold (`ranks.RankRanges`).
 
     Args:
         first_rank: First rank that it may hold.
         last_rank: Last rank.
-        ahead: Number of models that are significantly better.
-        behind: Number that are significantly worse.
-        tied: Number of the others.
+        models: Number of models that are ranked.
 
-    >>> explain_ranks(1, 2, 0, 0, 1)
+    >>> explain_ranks(1, 2, 2)
     'Rank 1 to 2: no model is significantly better; 1 model is not significantly different.'
     """
-    # The row itself is one of the models.
-    models = ahead + behind + tied + 1
-    counts = ((ahead, "better"), (behind, "worse"), (tied, "not significantly different"))
+    counts = (
+        (first_rank - 1, "better"),
+        (models - last_rank, "worse"),
+        (last_rank - first_rank, "not significantly different"),
+    )
     parts = [
         f"{plural(n, 'model') if n else 'no model'} {'are' if n > 1 else 'is'} "
         f"{word if word.startswith('not') else f'significantly {word}'}"

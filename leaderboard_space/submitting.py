@@ -47,10 +47,9 @@ from eval_harness.store.submit import (
 )
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import canonical_name
 from leaderboard_space.data.outcomes import read_questions
 from leaderboard_space.data.published_results import published_models
-from leaderboard_space.data.store.sections import Entry, group_entries
+from leaderboard_space.data.sections import Entry, canonical_name, group_entries
 from leaderboard_space.export import named_file
 from leaderboard_space.html import plural
 from leaderboard_space.serving import on_space

@@ -5,7 +5,7 @@ A result file is read again only after it changed. Results that no verifier acce
 as submitted: the board derives them from their answers, once per content, and keeps them in its
 cache folder.
 
-See also: what a section is (`store/sections.py`), scoring selections (`outcomes.py`), drawing
+See also: what a section is (`sections.py`), scoring selections (`outcomes.py`), drawing
 (`views/`).
 """
 
@@ -36,7 +36,7 @@ from leaderboard_space.data.cache import READING, cached, keep
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes, read_questions
 from leaderboard_space.data.ranks.sights import section_sights
 from leaderboard_space.data.ranks.standings import prepare_result
-from leaderboard_space.data.store.sections import Entry, Section, Snapshot, group_entries
+from leaderboard_space.data.sections import Entry, Section, Snapshot, group_entries
 from leaderboard_space.data.tree import Tree, build_published_tree, build_tree
 from leaderboard_space.html import visible
 

@@ -1,7 +1,7 @@
 """Align the scored units of a section's runs, and score all runs on a selection of units at once.
 
 A vectorised version of the statistics in `eval_harness.scores`, so that ticking a branch takes
-milliseconds; a test compares the two. See also: which runs belong together (`store/sections.py`),
+milliseconds; a test compares the two. See also: which runs belong together (`sections.py`),
 the tree of branches (`tree.py`), drawing (`views/`).
 """
 

@@ -11,11 +11,16 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_images import CaseImages, DatasetSource
-from leaderboard_space.data.case_selection import NO_ANSWER, Answer, correctness_metric, read_case_answers
-from leaderboard_space.data.model_names import entry_labels
+from leaderboard_space.data.cases import (
+    NO_ANSWER,
+    Answer,
+    CaseImages,
+    DatasetSource,
+    correctness_metric,
+    read_case_answers,
+)
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.sections import Entry, Section, entry_labels
 from leaderboard_space.data.tree import display_label
 from leaderboard_space.html import count, text
 from leaderboard_space.views.parts import (

@@ -13,7 +13,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Images
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_selection import (
+from leaderboard_space.data.cases import (
     NO_ANSWER,
     case_shares,
     cases_of_questions,
@@ -26,10 +26,9 @@ from leaderboard_space.data.case_selection import (
     read_shown_images,
     sort_cases,
 )
-from leaderboard_space.data.model_names import entry_labels, find_result
 from leaderboard_space.data.outcomes import Ints, Outcomes
 from leaderboard_space.data.ranks.sights import image_arms
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.sections import Entry, Section, entry_labels, find_result
 from leaderboard_space.data.tree import (
     Tree,
     TreePath,

@@ -22,10 +22,9 @@ from leaderboard_space.comparing import (
     load_comparison,
 )
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_selection import NO_ANSWER, read_case_answers
-from leaderboard_space.data.model_names import canonical_name, entry_source
+from leaderboard_space.data.cases import NO_ANSWER, read_case_answers
 from leaderboard_space.data.ranks.standings import metric_info
-from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.sections import Entry, canonical_name, entry_source
 from leaderboard_space.data.tree import selection_group_names
 from leaderboard_space.export import Table, format_selection, name_set, set_citation, table_file
 from leaderboard_space.html import count, number, options, prose, score_text, text

@@ -12,11 +12,18 @@ from eval_harness.records.result import Score
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import ModelMetadata, entry_source, model_metadata, snapshot_of
 from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import method_name, metric_info, section_metrics
-from leaderboard_space.data.store.sections import Entry, Section, ranking_group
+from leaderboard_space.data.sections import (
+    Entry,
+    ModelMetadata,
+    Section,
+    entry_source,
+    model_metadata,
+    ranking_group,
+    snapshot_of,
+)
 from leaderboard_space.data.tree import display_label, facet_title
 from leaderboard_space.export import Table, breakdown_table, citation_file, named_file, number_columns, table_file
 from leaderboard_space.html import (
@@ -251,7 +258,7 @@ def _weak_spot_table(weakest: Sequence[Spot]) -> str:
 
 
 def _spot(spot: Spot) -> NamedScore:
-    section, entry, outcomes, cases = spot.line.section, spot.line.row.entry, spot.line.outcomes, ""
+    section, entry, outcomes, cases = spot.line.section, spot.line.row.entry, spot.line.query.outcomes, ""
     address = benchmark_address(section, spot.metric, [(spot.facet, spot.label)] if spot.facet else ())
     metric = metric_info(spot.metric, section.family).label if spot.facet else ""
     about = " · ".join(filter(None, (spot.line.questions, metric)))
@@ -303,7 +310,9 @@ def _wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot])
         weakest: Its weak spots.
     """
     title = "<h3>What it got wrong</h3>"
-    answered = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
+    answered = [
+        line for line in lines if line.query.outcomes is not None and line.row.entry.key in line.query.outcomes.runs
+    ]
     # A run that mostly failed got nothing "wrong".
     scored = [line for line in answered if line.score.nonresponse is None]
     if answered and not scored:
@@ -321,9 +330,9 @@ def _wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot])
         label = (spot.facet, spot.label) if spot.facet else None
         places.insert(0, (spot.line, spot.metric, label, f": {spot.name}"))
     for line, metric, label, spot_suffix in places:
-        assert line.outcomes is not None
+        assert line.query.outcomes is not None
         section, entry = line.section, line.row.entry
-        if cases_html := cases.failed_cases(board, section, line.outcomes, entry, MAX_FAILURES, metric, label):
+        if cases_html := cases.failed_cases(board, section, line.query.outcomes, entry, MAX_FAILURES, metric, label):
             all_cases = address_of("cases", set=set_name(section), label=":".join(label or ()), model=entry.key)
             return (
                 f'<div class="bar-head"><h3>What it got wrong in {text(line.questions)}{text(spot_suffix)}</h3>'

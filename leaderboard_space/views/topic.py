@@ -11,7 +11,7 @@ from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.ranks.standings import Row, Standings, metric_info
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.sections import Section
 from leaderboard_space.data.topics import Hit, Relation, Topic, TopicLabel
 from leaderboard_space.export import breakdown_table, citation_file, table_file
 from leaderboard_space.html import count, plural, prose, text

@@ -14,7 +14,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.metrics import HEADLINE_METRICS, compute_scores, compute_units, summarise_units
 from eval_harness.derive.run_files import read_question_file, read_readings
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, withdraw
 
 CASES = {

@@ -18,14 +18,13 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.store.comparison import compare_results, load_side
-from leaderboard_space.api import tools
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.data.tree import PATH_SEPARATOR
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
 from leaderboard_space.model_results import all_models, main_lines, model_lines
-from leaderboard_space.service import Service
+from leaderboard_space.service import Service, tools
 from leaderboard_space.views import compare, model
 from leaderboard_space.views.topic import label_id
 from medprobe import load_results
@@ -67,7 +66,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(meas
     except BadInput:  # nothing is known of this selection
         assert 'data-table="leaderboard"' not in view["html"]
         return
-    (leaderboard,) = (tool for tool in tools(measured_board.board, measured_board) if tool.__name__ == "leaderboard")
+    (leaderboard,) = (tool for tool in tools(measured_board.board) if tool.__name__ == "leaderboard")
     facet_options = [f"{path[0]}={path[1]}" for path in chosen]
     of_api = leaderboard(section.family, facets=facet_options, metric=metric, question_set=section.key)
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in of_api] == [

@@ -16,7 +16,7 @@ from eval_harness.records.result import Images
 from eval_harness.scores.sight import Sight, compute_sight
 from eval_harness.store.sight_report import ImageShare, answered_share, read_arm_identity
 from leaderboard_space.data.cache import READING, cached
-from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.sections import Entry, Section
 
 UNIT_COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
 

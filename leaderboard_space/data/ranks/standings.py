@@ -23,7 +23,7 @@ from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Bools, Floats, MetricUnits, Outcomes, pairwise_p_values, score_runs
 from leaderboard_space.data.published_results import ONLY_PRINTED, rename_error_shares
-from leaderboard_space.data.store.sections import (
+from leaderboard_space.data.sections import (
     GROUP_HEADINGS,
     RANKED_GROUPS,
     Entry,
@@ -47,9 +47,8 @@ class Row:
 
     `best_rank`, `worst_rank`: the ranks it may hold among the models
     (`eval_harness.scores.comparisons.RankRanges`); None for baselines, without a value, with too
-    few independent cases, or for metrics without a better direction. `ahead`, `behind`: number of
-    significantly better and worse models. `from_answers`: the score was computed from the answers;
-    otherwise it is the result's own or a published cell.
+    few independent cases, or for metrics without a better direction. `from_answers`: the score was
+    computed from the answers; otherwise it is the result's own or a published cell.
     """
 
     entry: Entry
@@ -57,8 +56,6 @@ class Row:
     best_rank: int | None = None
     worst_rank: int | None = None
     from_answers: bool = False
-    ahead: int = 0
-    behind: int = 0
     group: RankingGroup = "ranked"
     tried: int = 1
     """Runs of this model by its account on these questions."""
@@ -402,9 +399,7 @@ def _rank_rows(
     """
     # Results with too few independent cases get no rank and do not count in the correction.
     models = [row for row in rows if not row.is_reference and row.score.value is not None and not row.score.is_small]
-    computed_rows: list[int] = []
-    if units is not None and outcomes is not None and not units.is_count:
-        computed_rows = [position for position, row in enumerate(models) if row.from_answers]
+    computed_rows = [position for position, row in enumerate(models) if row.from_answers and not are_counts]
     p: Floats = np.ones((len(models), len(models)))
     # Unpaired tests are needed only if some scores do not come from answers.
     if len(computed_rows) < len(models):
@@ -417,22 +412,13 @@ def _rank_rows(
         p[block] = pairwise_p_values(units.part(runs=np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     ranks = compute_rank_ranges(values, p, higher)
-    above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
-    ahead = (ranks.differs & above).sum(axis=1)
-    behind = ranks.differs.sum(axis=1) - ahead
     position = {row.entry.key: at for at, row in enumerate(models)}
 
     def ranked(row: Row, at: int) -> Row:
-        return replace(
-            row,
-            best_rank=int(ranks.best_rank[at]),
-            worst_rank=int(ranks.worst_rank[at]),
-            ahead=int(ahead[at]),
-            behind=int(behind[at]),
-        )
+        return replace(row, best_rank=int(ranks.best_rank[at]), worst_rank=int(ranks.worst_rank[at]))
 
-    ordered = [ranked(row, position[row.entry.key]) if row.entry.key in position else row for row in rows]
-    return ordered, position, ranks.corrected
+    with_ranks = [ranked(row, position[row.entry.key]) if row.entry.key in position else row for row in rows]
+    return with_ranks, position, ranks.corrected
 
 
 def _sort_key(row: Row, higher: bool) -> tuple[bool, float, str]:

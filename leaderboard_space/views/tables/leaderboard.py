@@ -10,7 +10,6 @@ from eval_harness.store.sight_report import ImageShare
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.model_names import canonical_name, entry_source
 from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.sights import metric_sights, section_mirages
 from leaderboard_space.data.ranks.standings import (
@@ -23,8 +22,8 @@ from leaderboard_space.data.ranks.standings import (
     own_cell,
     section_methods,
 )
-from leaderboard_space.data.store.sections import GROUP_HEADINGS as APART
-from leaderboard_space.data.store.sections import Section, display_names
+from leaderboard_space.data.sections import GROUP_HEADINGS as APART
+from leaderboard_space.data.sections import Section, canonical_name, display_names, entry_source
 from leaderboard_space.data.tree import TreePath, facet_title, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
@@ -418,9 +417,7 @@ def rank_cell(row: Row, n_others: int, table_name: str) -> str:
         why = f"A {kind}: shown for comparison, not ranked." if row.is_reference else why
         ranks = "ref" if row.is_reference else "–"
     else:
-        why = sentences.explain_ranks(
-            row.best_rank, row.worst_rank, row.ahead, row.behind, n_others - row.ahead - row.behind
-        )
+        why = sentences.explain_ranks(row.best_rank, row.worst_rank, n_others + 1)
         ranks = rank_range(row)
     return f'<td class="place"{sort_attribute(row.best_rank)}>{explanation_button(ranks, why, f"{table_name} {row.entry.key}")}</td>'
 

@@ -19,7 +19,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.published_results import CsvRow, read_table, sources
 from leaderboard_space.data.ranks.standings import method_name, metric_info
-from leaderboard_space.data.store.sections import (
+from leaderboard_space.data.sections import (
     RANKED_GROUPS,
     Section,
     Snapshot,

@@ -179,10 +179,9 @@ def test_tables_and_funnel_match_the_questions(built_set):
 
 
 def test_the_board_shows_departments_modalities_and_the_tree(built_set, tmp_path):
-    from leaderboard_space.api import tools
     from leaderboard_space.data.board import Board
     from leaderboard_space.data.published_results import board_results
-    from leaderboard_space.service import Service
+    from leaderboard_space.service import Service, tools
 
     folder, _ = built_set
     data = ("--data", folder / "dataset")
@@ -192,7 +191,7 @@ def test_the_board_shows_departments_modalities_and_the_tree(built_set, tmp_path
     (section,) = [section for section in board.snapshot.sections["gmai-mmbench"] if section.benchmark == "our-hospital"]
     page = Service(board).view({"format": "gmai-mmbench", "section": section.key})["html"]
     assert "No person has checked the questions of this set." in page
-    tools_by_name = {tool.__name__: tool for tool in tools(board, Service(board))}
+    tools_by_name = {tool.__name__: tool for tool in tools(board)}
     question_set = next(section for section in tools_by_name["question_sets"]() if "our-hospital" in str(section))
     branches = str(tools_by_name["branches_of"](benchmark="gmai-mmbench", question_set=question_set["question_set"]))
     for row in read_rows(folder, "*_VAL*.tsv"):

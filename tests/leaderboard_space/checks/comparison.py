@@ -17,7 +17,7 @@ from leaderboard_space import comparing, sentences
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import metric_info
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.sections import Section
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare

@@ -19,7 +19,7 @@ from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.contents import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import metric_info
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.sections import Section
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
 from leaderboard_space.sentences import MIN_CASES, VERDICT_SIGNS

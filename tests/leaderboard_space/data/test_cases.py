@@ -1,26 +1,35 @@
-"""Test the page Cases with more results than it shows, and the answers that it reads."""
+"""Test the page Cases: with more results than it shows, the answers that it reads, and images whose
+dataset is on the Hub, which are fetched from the loopback Hub in the background, and only if their
+licences allow it.
+"""
 
 import json
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_questions
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import read_result
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_selection import read_case_answers
-from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.cases import read_case_answers
+from leaderboard_space.data.sections import Entry
 from leaderboard_space.views import case, cases
 from leaderboard_space.views import model as model_page
 from leaderboard_space.views.parts import measured_sections, set_name
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, questions
+from tests.localhub.accounts import CURATOR
 
 FORMAT = "halt-medvqa"
 
@@ -181,3 +190,52 @@ def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:
     assert "is not in this set" in cases.page(board, {"id": "<b>"})
     page_of_one = cases.page(board, {"id": "7", "first": "All right", "second": "nobody"})
     assert "All right" in page_of_one and "Guesser" not in page_of_one
+
+
+def state_licence(folder: Path, licence: str) -> None:
+    """Mark phantoms as official, so that each image's licence decides, and set this licence."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"origin": "official"}))
+    for path in (folder / "questions_text").glob("*.parquet"):
+        table = pq.read_table(path)
+        at = table.schema.get_field_index("image_license")
+        column = pa.array([licence] * len(table), table.schema.field(at).type)
+        pq.write_table(table.set_column(at, table.schema.field(at), column), path)
+
+
+def shown(workdir: Path, licence: str) -> dict[str, int]:
+    """Count what the page of cases contains at first, and once no image is pending."""
+    folder = workdir / "mediconfusion"
+    build("mediconfusion", out=folder)
+    state_licence(folder, licence)
+    publish(folder, "ORG/drawn", private=licence == "unknown")  # such images must not be redistributed
+    shutil.rmtree(folder)
+    repository = open_repository("ORG/drawn")
+    question_table = repository.questions("test")
+    add_run(
+        workdir / "store", "mediconfusion", question_table, answers(question_table, 0.5), "One",
+        repo="ORG/drawn", revision=repository.revision, origin="official",
+    )  # fmt: skip
+    board = Board(workdir / "store")
+    page = cases.page(board, {})
+    captions = {
+        "waiting": page.count("data-waiting"),
+        "at once": page.count("<img"),
+        "questions": page.count('class="question"'),
+    }
+    for _ in range(200):
+        page = cases.page(board, {})
+        if "data-waiting" not in page:
+            break
+        time.sleep(0.1)
+    return captions | {"images": page.count("<img"), "still waiting": page.count("data-waiting")}
+
+
+@pytest.mark.parametrize(("licence", "images"), [("CC BY 4.0", 16), ("unknown", 0)])
+def test_images_whose_licence_allows_it_come_from_the_hub_without_a_reader_waiting(
+    local_hub: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, licence: str, images: int
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    page = shown(tmp_path, licence)
+    assert page["waiting"] == 8 or not images
+    assert (page["at once"], page["questions"], page["images"], page["still waiting"]) == (0, 16, images, 0)

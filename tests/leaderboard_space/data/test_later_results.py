@@ -23,11 +23,10 @@ from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.gmai_mmbench import read_official
-from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_models, read_table, sources
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.service import Service
+from leaderboard_space.service import Service, tools
 from leaderboard_space.views import compare, model
 from leaderboard_space.views.tables import unranked
 from leaderboard_space.views.tables.unranked import reported_parts
@@ -138,7 +137,7 @@ def test_the_counts_of_each_facet_add_up() -> None:
 
 def test_recomputed_results_are_ranked_with_the_papers_and_named_by_their_evidence() -> None:
     board = Board(None, board_results())
-    api = {tool.__name__: tool for tool in tools(board, Service(board))}
+    api = {tool.__name__: tool for tool in tools(board)}
     rows = api["leaderboard"]("gmai-mmbench", question_set="validation.complete", every_run=True)
     recomputed = {row["model"]: row for row in rows if row["kind"] == "recomputed"}
     assert {row["kind"] for row in rows} == {"printed", "recomputed"} and len(recomputed) == 7
@@ -214,7 +213,7 @@ def test_contradictions_are_noted_and_nothing_is_listed_twice() -> None:
 def test_the_section_lists_every_row_side_by_side_with_its_spread() -> None:
     board = Board(None, board_results())
     service = Service(board)
-    api = {tool.__name__: tool for tool in tools(board, service)}
+    api = {tool.__name__: tool for tool in tools(board)}
     for family in BENCHMARKS:
         rows = [row for row in REPORTED if row["benchmark"] == family]
         _, section = reported_parts(family)
@@ -253,7 +252,7 @@ def pages(board: Board) -> Iterator[tuple[str, str]]:
     """Every kind of page, chart, headline, rank and file, with the reported section cut out."""
     service = Service(board)
     front = OverviewPages(service)
-    api = {tool.__name__: tool for tool in tools(board, service)}
+    api = {tool.__name__: tool for tool in tools(board)}
     yield "overview", front.page({"all": "yes"})
     yield "overview file", front.file({"as": "csv"})["text"]
     for name in ("GPT-4o", "Qwen-VL-Chat", "Invented model"):

@@ -16,11 +16,10 @@ from hypothesis.extra import numpy as npst
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import compute_unpaired_differences
 from eval_harness.scores.intervals import clustered_interval, verdict_against_chance
-from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import MetricUnits, read_outcomes, score_runs
 from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, Standings, compute_standings
-from leaderboard_space.service import Service
+from leaderboard_space.service import Service, tools
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, withdraw
 
 
@@ -205,7 +204,7 @@ def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     assert ranks["Model 0"] == ("judge model", 1, 1) and ranks["Model 1"] == ("judge model", 2, 2)
     assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
     service, prompt_label = Service(board), "(prompt extract-option 0123456789abcdef)"
-    assert [bool(row["judge"]) for row in tools(board, service)[1](FORMAT)] == [False, False, True, True]
+    assert [bool(row["judge"]) for row in tools(board)[1](FORMAT)] == [False, False, True, True]
     page = service.view({"format": FORMAT, "shown": "all"})["html"]
     assert "read by a judge model" in page and page.count(f"Judge &lt;b&gt;9B&lt;/b&gt; {prompt_label}") == 2
 
@@ -229,5 +228,5 @@ def test_flags_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:
     )
     body = service.export({"format": FORMAT, "as": "csv"})["text"]
     assert not re.search(r'(^|,)"?[=+]cmd', body, re.MULTILINE)
-    leaderboard = tools(service.board, service)[1]
+    leaderboard = tools(service.board)[1]
     assert leaderboard(FORMAT)[0]["runs_tried"] == 1

@@ -18,7 +18,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import STEP_SEPARATOR, UNLABELLED, group_by_subject, select_by_branches, select_by_facets
 from eval_harness.records.selection import select_questions
 from eval_harness.store.results_table import tidy_table
-from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results
 from leaderboard_space.data.tree import (
@@ -29,7 +28,7 @@ from leaderboard_space.data.tree import (
     selection_cells,
 )
 from leaderboard_space.query import parse_query, parse_selection
-from leaderboard_space.service import Service
+from leaderboard_space.service import Service, tools
 from leaderboard_space.views.parts import benchmark_address
 from tests.commands import medprobe
 from tests.leaderboard_space.checks.claims import plain
@@ -199,7 +198,7 @@ def test_every_route_gives_the_same_questions(paths: list[tuple[str, ...]]) -> N
     address_parameters = parse_qs(urlsplit(unescape(benchmark_address(section, None, paths)).removeprefix("#")).query)
     assert np.flatnonzero(TREE.mask(parse_selection(address_parameters))).tolist() == expected  # an address
 
-    leaderboard = next(tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
+    leaderboard = next(tool for tool in tools(service.board) if tool.__name__ == "leaderboard")
     if not expected:
         with pytest.raises(BadInput, match="narrow each other"):
             select_by_branches(question_table, branch_options)

@@ -16,10 +16,9 @@ from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Benchmark, Method, Model, Nonresponse, Result, Score
 from leaderboard_space import sentences
-from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.service import Service
+from leaderboard_space.service import Service, tools
 from leaderboard_space.views import compare, model
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 from tests.sampling import few
@@ -113,7 +112,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
             of_headline = silent
 
     silent = of_headline
-    leaderboard, breakdown = (tool for tool in tools(board, service) if tool.__name__ in ("leaderboard", "breakdown"))
+    leaderboard, breakdown = (tool for tool in tools(board) if tool.__name__ in ("leaderboard", "breakdown"))
     for row in leaderboard(family, metric=metric, every_run=True):
         assert bool(row["no_score"]) == (row["model"] not in judged)
     for facet in FACETS_BY_BENCHMARK[family][:3]:
