@@ -15,6 +15,7 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
+from eval_harness.store import sandbox
 from tests.processes import made_once, shared_folder
 
 # Set before any library reads it: downloads of another run or test process must not hide that a Hub
@@ -44,6 +45,20 @@ settings.load_profile("same")
 pytest_plugins = ["tests.browser", "tests.localhub.fixture"]
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def examine_in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read submissions in the test's own process, since a child needs a second to start; a test
+    that needs the child's limits requests `examine_in_child`.
+    """
+    if "examine_in_child" not in request.fixturenames:
+        monkeypatch.setattr(sandbox, "CAN_PASS_PIPES", False)
+
+
+@pytest.fixture
+def examine_in_child() -> None:
+    """Read submissions in a child process with limits, as users and servers do."""
 
 
 def _folder(name: str) -> Path:

@@ -254,6 +254,10 @@ def test_an_agent_finds_the_tools_and_gets_the_numbers_of_a_selection(served):
     )
     # A file cannot be sent over MCP.
     assert set(tools) == {"question_sets", "leaderboard", "branches_of", "breakdown", "reported"}
+    for text in ("leaderboard_space/assets/about.html", "leaderboard_space/README.md", "docs/commands.md"):
+        after = (Path(__file__).parents[2] / text).read_text(encoding="utf-8").split("/gradio_api/mcp/")[1]
+        listed = re.findall(r"(?:<code>|`)(\w+)(?:</code>|`)", after)[: len(tools)]
+        assert set(listed) == set(tools), text
     assert "95 % interval" in tools["leaderboard"].description
     parameters = tools["leaderboard"].inputSchema["properties"]
     assert set(parameters) == {"benchmark", "branches", "facets", "metric", "question_set", "every_run"}

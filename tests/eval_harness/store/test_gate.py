@@ -48,6 +48,7 @@ OURS = "ORG/phantoms"
 DEADLOCK = Path(__file__).resolve().parents[4] / "shared/sources/gate/deadlock.parquet"
 
 
+@pytest.mark.usefixtures("examine_in_child")
 @pytest.mark.parametrize("batch", few(range(0, 200, 50)))
 def test_altered_files_are_refused_or_read_back_as_scored(run, data, batch):
     sent, repository = build_submission(run, data=str(data)).sent, open_repository(data)
@@ -69,6 +70,7 @@ def surviving_files(sent, dataset, seeds: range) -> list[bytes]:
         ]
 
 
+@pytest.mark.usefixtures("examine_in_child")
 @pytest.mark.sources
 @pytest.mark.skipif(not DEADLOCK.is_file(), reason="../shared/sources is not here")
 def test_a_file_that_hangs_readers_is_rewritten(tmp_path):
@@ -124,6 +126,7 @@ def honest(owner, data, tmp_path, monkeypatch):
     return propose_honest
 
 
+@pytest.mark.usefixtures("examine_in_child")
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(2))
 def test_hostile_pull_requests_do_not_block_honest_ones(owner, run, data, honest, seed, tmp_path, capfd):

@@ -41,6 +41,7 @@ def harmless(line: str) -> bool:
     return line.isprintable() and len(line) < 20_000
 
 
+@pytest.mark.usefixtures("examine_in_child")
 @pytest.mark.parametrize("name", few(FILES, 12))
 def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name):
     # A pickle that is loaded would leave its mark in the working directory.

@@ -39,7 +39,10 @@ def within(cpu_seconds: int, clock: int = 250) -> LimitsWithin:
 
 
 SMALL = within(2)
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="rlimits as Linux has them")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="rlimits as Linux has them"),
+    pytest.mark.usefixtures("examine_in_child"),
+]
 
 
 def test_results_and_errors_are_returned(monkeypatch, tmp_path):
