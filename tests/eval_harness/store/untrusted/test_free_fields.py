@@ -141,7 +141,7 @@ def with_text(document, paths, text):
 def test_text_that_is_not_one_line_is_refused(run_json, path):
     may_have_lines = path in ("command", "environment.x", "method.generation.variant")
     for kind, text in EVIL.items():
-        # The environment is printed escaped, so it may contain any signs, but not any number of them.
+        # The environment is printed escaped: any signs, but not any number of them.
         is_accepted = text.isprintable() or path == "environment.x" or (may_have_lines and kind in LINES)
         if kind == "at length" or not is_accepted:
             run = RunRecord.model_validate(with_text(run_json, [path], text))
