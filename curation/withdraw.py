@@ -19,7 +19,7 @@ from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
 from curation.deidentify.image_folder import is_gmai_folder
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
-from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
+from curation.gmai.sources import UNIT_JOURNAL, keyed_patient_id
 from curation.images.burned_in_text import PENDING_FOLDER, read_boxes, write_boxes
 from curation.images.file_names import (
     DEIDENTIFICATION_REPORT,

@@ -52,9 +52,9 @@ def embed(
     import pandas as pd
 
     from curation.images import file_names, image_index
-    from curation.mining import embedding, encoders, pair_search
+    from curation.mining import embedding, pair_search
 
-    spec = encoders.parse_encoder(encoder, pooling, revision, name)
+    spec = embedding.parse_encoder(encoder, pooling, revision, name)
     if "://" not in images:
         # If there are no images, fail before the encoder is downloaded.
         image_index.list_images(image_index.open_image_source(images))
@@ -65,7 +65,7 @@ def embed(
 
         encode = encode_on_ray(RayCluster(ray, workers, gpus_per_worker), device)
         device = "cpu"  # the workers compute; this process only identifies the weights
-    loaded = encoders.load_encoder(spec, pair_search.pick_device(device))
+    loaded = embedding.load_encoder(spec, pair_search.pick_device(device))
     path = embedding.embed(images, out, loaded, batch_size, encode)
     typer.echo(f"wrote {path}")
 

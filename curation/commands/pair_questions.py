@@ -103,7 +103,7 @@ def captions(
     probe` reads it.
     """
     from curation.images.image_table import read_image_table
-    from curation.writing.caption_facts import extract_captions
+    from curation.writing.captions import extract_captions
 
     # The journal has the same name with another suffix, so the suffix .csv is required.
     if out.suffix != ".csv":
@@ -148,7 +148,7 @@ def categorize(
 
     Replies outside the list of categories are rejected.
     """
-    from curation.writing.categories import categorize_images, discover_categories
+    from curation.writing.captions import categorize_images, discover_categories
     from curation.writing.question_writing import read_drafts
 
     drafts = read_drafts(questions)
@@ -178,7 +178,7 @@ def patterns(
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model describe visual patterns that confuse the encoder (prompt A.3)."""
-    from curation.writing.categories import find_patterns
+    from curation.writing.captions import find_patterns
     from curation.writing.question_writing import read_drafts
 
     drafts = read_drafts(questions)

@@ -152,7 +152,7 @@ def withdraw(
     import json
 
     from curation.deidentify.image_folder import is_gmai_folder
-    from curation.gmai.items import withdraw_patient
+    from curation.gmai.sources import withdraw_patient
     from curation.images.file_names import DEIDENTIFICATION_REPORT
     from curation.withdraw import (
         UNREACHED_COPIES,

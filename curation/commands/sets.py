@@ -416,8 +416,7 @@ def gmai_tag(
 
     The next `gmai` uses the majority.
     """
-    from curation.gmai.pipeline import PRIVATE_FOLDER
-    from curation.gmai.validation import build_tagging
+    from curation.gmai.pipeline import PRIVATE_FOLDER, build_tagging
     from dataset_builders.browser_page.page import serve_page
 
     # A name that is given twice counts as one tagger.
@@ -436,8 +435,7 @@ def gmai_validate(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
 ) -> None:
     """Serve a page on which reviewers report faulty questions; the next `gmai` leaves these out."""
-    from curation.gmai.pipeline import PRIVATE_FOLDER
-    from curation.gmai.validation import build_validation
+    from curation.gmai.pipeline import PRIVATE_FOLDER, build_validation
     from dataset_builders.browser_page.page import serve_page
 
     serve_page(

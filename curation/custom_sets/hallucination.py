@@ -15,7 +15,7 @@ question has a control, which offers the same way out ("None of the above" or "I
 has a correct answer. Always giving up therefore scores 50%, whereas it is always correct in the
 authors' files.
 
-See also: whether an option may be replaced (`option_texts.py`), requests to the model
+See also: whether an option may be replaced (`custom_questions.py`), requests to the model
 (`writing/asking.py`).
 """
 
@@ -27,10 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.custom_questions import CustomQuestion, FakeQuestion, first_reason
-from curation.custom_sets.option_texts import (
+from curation.custom_sets.custom_questions import (
     GENERIC_TOPIC,
+    CustomQuestion,
+    FakeQuestion,
     asks_for_absence,
+    first_reason,
     fits_any_image,
     has_abstention,
     has_single_answer,

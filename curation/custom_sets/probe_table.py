@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from curation.custom_sets.custom_questions import first_reason, parse_rows
+from curation.custom_sets.custom_questions import first_reason, labels_may_coincide, parse_rows
 from curation.images.image_table import cell_text, read_dataframe, require_columns
 from curation.images.pairing import pair_names
 from dataset_builders.errors import BadInput
@@ -28,7 +28,6 @@ from dataset_builders.source_files import is_safe_relative_path
 from dataset_builders.terms import (
     UNKNOWN_CONTEXT,
     ImageContext,
-    ancestors,
     cannot_show,
     load_terms,
     normalize_term,
@@ -110,36 +109,6 @@ class ProbeTable:
     images: list[ProbedImage]
     skipped: Counter[tuple[str, str]]
     unused: list[str]
-
-
-def labels_may_coincide(label_a: ParsedLabel, label_b: ParsedLabel) -> bool:
-    """Return True if two labels may mean the same, or one may be a part or kind of the other.
-
-    Args:
-        label_a: a label.
-        label_b: another label; labels of different sides never coincide.
-    """
-    if (
-        label_a.side
-        and label_b.side
-        and label_a.side != label_b.side
-        and "bilateral" not in (label_a.side, label_b.side)
-    ):
-        return False
-    if label_a.term and label_b.term:
-        lineage_a, lineage_b = (
-            {
-                term.concept,
-                *ancestors("finding", term.concept),
-            }
-            for term in (label_a.term, label_b.term)
-        )
-        if label_a.term.concept in lineage_b or label_b.term.concept in lineage_a:
-            return True
-    words_a, words_b = (set(map(singular, normalize_term(label.text).split())) for label in (label_a, label_b))
-    # The vocabulary may not know the labels. A label that contains all words of the other counts as
-    # a kind of it.
-    return words_a <= words_b or words_b <= words_a
 
 
 def read_probe_table(

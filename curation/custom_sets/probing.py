@@ -18,7 +18,7 @@ weights finds. The wording is ours; what is asked, and the names of the question
 the paper's.
 
 See also: reading the table, its positions and boxes (`probe_table.py`); tables that a model
-extracts from captions (`writing/caption_facts.py`).
+extracts from captions (`writing/captions.py`).
 """
 
 import hashlib
@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
+from curation.custom_sets.custom_questions import labels_may_coincide
 from curation.custom_sets.probe_table import (
     IMAGE_PARTS,
     Finding,
     ProbedImage,
     excludes_position,
-    labels_may_coincide,
 )
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import ParsedLabel, label_key, parse_finding

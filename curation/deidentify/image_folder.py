@@ -47,8 +47,8 @@ from curation.deidentify.image_labels import (
     write_volume,
 )
 from curation.deidentify.patient_table import PatientTable, delete_rows, header_identifiers
-from curation.gmai.items import PICTURES_FOLDER, UNIT_JOURNAL
-from curation.gmai.overlay import undecided_pictures
+from curation.gmai.benchmark_files import undecided_pictures
+from curation.gmai.sources import PICTURES_FOLDER, UNIT_JOURNAL
 from curation.images.burned_in_text import DECISIONS_FILE, PENDING_FOLDER, black_out, find_text, read_boxes, write_boxes
 from curation.images.file_names import (
     DEIDENTIFICATION_REPORT,

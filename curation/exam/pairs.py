@@ -32,7 +32,7 @@ from curation.readers.dataset import WINDOWS
 from curation.readers.pictures import Skip, count_skip_reasons, is_volume, relative_name, skip_from_error
 from curation.readers.pixels import Skipped, read_frame, resample_square, to_grey
 from curation.readers.volumes import read_oriented
-from curation.writing.categories import CATEGORIES_FILE
+from curation.writing.captions import CATEGORIES_FILE
 from curation.writing.question_writing import DRAFTS_FILE, FUNNEL_FILE
 from dataset_builders.contents.pseudonyms import KEYED_IDS
 from dataset_builders.errors import BadInput

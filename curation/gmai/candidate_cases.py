@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curation.gmai.items import Item
 from curation.gmai.label_table import LabelTable, Tags, parse_regions
-from curation.gmai.sources import IMAGE_LEVEL, KIND_GRANULARITIES, Sources
+from curation.gmai.sources import IMAGE_LEVEL, KIND_GRANULARITIES, Item, Sources
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import ImageContext, parse_image_context
 

@@ -7,7 +7,7 @@ A custom table takes precedence over the built-in vocabulary (`dataset_builders/
 that are in neither are left out and listed in `unmapped.csv`. So are labels that are not a plain
 positive finding ("Pneumonia?", "no effusion"), unless the custom table has them verbatim.
 
-The task and department of a label are the majority vote of three taggers (`validation.py`;
+The task and department of a label are the majority vote of three taggers (`pipeline.py`;
 GMAI-MMBench, "label categorization").
 """
 

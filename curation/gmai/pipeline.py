@@ -1,34 +1,49 @@
-"""Run all stages in the paper's order.
+"""Run all stages in the paper's order, and serve the pages on which people review the result.
 
 Reading is journalled, so each file is read only once, and a killed run resumes. All later stages
 take seconds and are repeated in every run, so a changed table takes effect. Questions of earlier
 runs are kept as long as they are still correct.
+
+On the pages, reviewers mark what is wrong with each question, and taggers set the task and
+department of each label; the next run uses both.
+
+See also: the page (`dataset_builders/browser_page/page.py`), how tags are used (`label_table.py`).
 """
 
+import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from fastapi import FastAPI
 
-from curation.gmai import question_templates, validation
-from curation.gmai.benchmark_files import write_outputs
+from curation.gmai import question_templates
+from curation.gmai.benchmark_files import (
+    blacked_out_boxes,
+    exclude_burned_in_text,
+    render_png,
+    write_contact_sheets,
+    write_outputs,
+)
 from curation.gmai.candidate_cases import Candidate, Cell, drop_near_duplicates, make_cases
-from curation.gmai.items import Item, read_items
 from curation.gmai.label_table import (
     LABEL_COLUMNS,
+    TAG_SUBJECTS,
+    TAGGERS_PER_LABEL,
     TAGS_FILE,
     LabelTable,
     Tags,
+    assign_labels,
     merge_tags,
     read_label_table,
 )
-from curation.gmai.overlay import exclude_burned_in_text, write_contact_sheets
 from curation.gmai.selecting import (
+    QUESTIONS_FILE,
     EarlierQuestions,
     OptionDrawer,
     OptionPools,
@@ -38,12 +53,14 @@ from curation.gmai.selecting import (
     split_cases,
     write_questions_file,
 )
-from curation.gmai.sources import Sources, read_sources
+from curation.gmai.sources import Item, Overlay, Sources, read_items, read_sources
 from curation.images.file_names import name_list_path, write_private_csv
+from curation.images.image_table import read_dataframe
 from curation.readers.pictures import count_skip_reasons, refuse_contradictions
+from curation.review.review import gwet_ac1
 from curation.writing.asking import AskSettings, Writer
 from dataset_builders.benchmarks import FORMATS
-from dataset_builders.browser_page.page import read_decisions
+from dataset_builders.browser_page.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
 from dataset_builders.contents.card import read_about
 from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
@@ -136,8 +153,8 @@ def run_pipeline(
             names = "; ".join(f"{label!r} {reason}" for reason, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
-        verdicts = read_decisions(private / validation.VALIDATION_LOG)
-        possible_count, rejected = len(cases), validation.rejected_cases(verdicts)
+        verdicts = read_decisions(private / VALIDATION_LOG)
+        possible_count, rejected = len(cases), rejected_cases(verdicts)
         cases = [case for case in cases if case.case not in rejected]
 
         # Drop unusable cases first: otherwise one of them could displace its usable duplicate.
@@ -196,7 +213,7 @@ def run_pipeline(
             "left_out": dict(left_out),
             "tags": {"taggers": tags.taggers, "labels": tags.labels, "alpha": tags.agreement},
             "possible_questions": possible_count,
-            "validation": validation.validation_summary(verdicts, {question.case.case for question in written}),
+            "validation": validation_summary(verdicts, {question.case.case for question in written}),
             "not_asked": dict(not_asked),
             "burned_in_text": text_counts,
             "model_questions": proposed,
@@ -320,3 +337,159 @@ def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tags: Ta
             }
         )
     return rows
+
+
+# Verdicts of reviewers
+
+VALIDATION_LOG, FAULTS_FIELD = "validation.jsonl", "faults"
+FAULTS = {
+    "wrong": "the marked answer is wrong",
+    "unclear": "the target is unclear",
+    "poor": "the image is poor",
+    "unseen": "answerable without the image",
+}
+
+
+Verdicts = dict[tuple[str, str, str], Any]
+"""(case, `FAULTS_FIELD`, reviewer) -> faults (an empty list: the question is fine). A reviewer's
+last verdict on a case counts.
+"""
+
+
+def rejected_cases(verdicts: Verdicts) -> dict[str, str]:
+    """Return case -> first fault, for cases that any reviewer rejected."""
+    return {case: faults[0] for (case, _, _), faults in sorted(verdicts.items(), reverse=True) if faults}
+
+
+def validation_summary(verdicts: Verdicts, asked_cases: Set[str]) -> dict[str, Any]:
+    """Summarise the reviewers' verdicts.
+
+    Args:
+        verdicts: faults per case and reviewer.
+        asked_cases: cases that are questions of the current run.
+
+    Returns:
+        Counts, and the agreement on keep or drop (Gwet's AC1; None if no case has two reviewers).
+    """
+    cases = {case for case, _, _ in verdicts}
+    is_fine = pd.Series({(case, reviewer): not faults for (case, _, reviewer), faults in verdicts.items()})
+    return {
+        "validated": len(cases),
+        "validated_questions": len(asked_cases & cases),
+        "reviewers": len({reviewer for _, _, reviewer in verdicts}),
+        "dropped": dict(Counter(rejected_cases(verdicts).values())),
+        "agreement_ac1": gwet_ac1(is_fine.unstack().to_numpy(object)) if verdicts else None,
+    }
+
+
+# The pages
+
+
+def read_page_data(private: Path) -> dict[str, Any]:
+    """Return the last run's questions file. Raises BadInput if there is none."""
+    if not (private / QUESTIONS_FILE).is_file():
+        raise BadInput(
+            f"{private.parent}: has no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
+        )
+    document: dict[str, Any] = json.loads((private / QUESTIONS_FILE).read_text(encoding="utf-8"))
+    return document
+
+
+def build_validation(out: Path) -> FastAPI:
+    """Build the page on which reviewers validate the questions of a run."""
+    private = out / "private"
+    document = read_page_data(private)
+    cases = {entry["case"]: entry for entry in document["cases"]}
+    overlay, text_boxes = Overlay(**document["overlay"]), blacked_out_boxes(private)
+
+    # The page is served by a single process, so the verdicts are read once and updated in `save`.
+    verdicts: Verdicts = read_decisions(private / VALIDATION_LOG)
+
+    def show(reviewer: str, case: str) -> ItemView:
+        entry = cases[case]
+        return ItemView(
+            question=entry["question"],
+            values={FAULTS_FIELD: verdicts.get((case, FAULTS_FIELD, reviewer), [])},
+            heading=" › ".join(entry[name] for name in ("department", "modality", "task", "granularity")),
+            options=[(text, at in entry["right"]) for at, text in enumerate(entry["options"])],
+            pictures=[""] * len(entry["pictures"]),
+        )
+
+    def save(reviewer: str, case: str, field: str, value: Any, seen: Any) -> str:
+        if unknown := [fault for fault in value if fault not in FAULTS]:
+            raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
+        record_decision(private / VALIDATION_LOG, reviewer, case, FAULTS_FIELD, value)
+        verdicts[case, FAULTS_FIELD, reviewer] = value
+        return "saved"
+
+    def picture(case: str, number: int) -> tuple[str, bytes]:
+        entry = cases[case]
+        picture_hash, mask = entry["pictures"][number]
+        png = render_png(private, picture_hash, mask, entry["granularity"], entry["box"], overlay, text_boxes)
+        return "image/png", png
+
+    faults = Field(
+        FAULTS_FIELD, "What is wrong?", "checks", list(FAULTS.items()), "1234",
+        commit="save and continue (nothing ticked: fine)",
+    )  # fmt: skip
+    return build_page(
+        ReviewTask(
+            title="Validation",
+            fields=[faults],
+            items=lambda _: list(cases),
+            show=show,
+            save=save,
+            is_done=lambda reviewer, case: (case, FAULTS_FIELD, reviewer) in verdicts,
+            picture=picture,
+        )
+    )
+
+
+def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
+    """Build the page on which taggers set the task and department of labels.
+
+    Args:
+        out: work folder.
+        taggers: names of the taggers; each label is assigned to three of them.
+
+    Raises:
+        BadInput: fewer than three taggers, or no questions.
+    """
+    private = out / "private"
+    document = read_page_data(private)
+
+    if len(taggers) < TAGGERS_PER_LABEL:
+        raise BadInput(
+            f"--taggers: got {len(taggers)} names; each label is tagged by three people. Give at least three names."
+        )
+
+    raw = {str(row["name"]): str(row["raw"]) for row in read_dataframe(private / "labels.csv").to_dict("records")}
+    labels_of_tagger = assign_labels(list(raw), taggers, document["seed"])
+
+    values = {subject: document[f"{subject}s"] for subject in TAG_SUBJECTS}
+
+    def tagger_votes(tagger: str, label: str) -> dict[str, str]:
+        votes = read_decisions(private / TAGS_FILE)
+        return {subject: votes.get((label, subject, tagger), "") for subject in TAG_SUBJECTS}
+
+    def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
+        if value not in values[subject]:
+            raise BadInput(f"{value!r} is not a valid {subject}.")
+        record_decision(private / TAGS_FILE, tagger, label, subject, value)
+        return f"saved {subject}: {value}"
+
+    return build_page(
+        ReviewTask(
+            title="Tags",
+            fields=[
+                Field(name, name.title(), "choice", [(choice, choice) for choice in values[name]]) for name in values
+            ],
+            items=lambda tagger: labels_of_tagger.get(tagger, []),
+            show=lambda tagger, label: ItemView(
+                label, tagger_votes(tagger, label), heading=f"in the sets: {raw[label]}"
+            ),
+            save=save,
+            is_done=lambda tagger, label: all(tagger_votes(tagger, label).values()),
+            names=taggers,
+        )
+    )

@@ -121,6 +121,11 @@ def require_columns(table: pd.DataFrame, location: Path | str, columns: Iterable
             )
 
 
+def table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as dictionaries with string keys."""
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
 DELIMITER_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 

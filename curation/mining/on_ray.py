@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from curation.mining.embedding import EncodingBackend, EncodingJob, encode_in_process
+from curation.mining.embedding import EncodingBackend, EncodingJob, encode_in_process, load_encoder
 from curation.mining.pair_mining import BlockRunner, write_block
-from curation.mining.pair_search import PairSearch, Thresholds
+from curation.mining.pair_search import PairSearch, Thresholds, pick_device
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 
 MAX_TASK_RETRIES = 20
@@ -52,9 +53,6 @@ class EncodingWorker:
     """
 
     def __init__(self, work: EncodingJob, spec: Any, device: str) -> None:
-        from curation.mining.encoders import load_encoder
-        from curation.mining.pair_search import pick_device
-
         self._work = replace(work, encoder=load_encoder(spec, pick_device(device)))
 
     def run(self, pending: pd.DataFrame) -> int:
@@ -106,8 +104,6 @@ class Searcher:
         blocks: Path,
         threads: int,
     ) -> None:
-        import torch
-
         torch.set_num_threads(threads)
         med, gen = (np.load(path, mmap_mode="r") for path in arrays)
         self._search, self._blocks = PairSearch(med, gen, thresholds, device), blocks

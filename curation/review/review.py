@@ -26,9 +26,10 @@ import pandas as pd
 from fastapi import FastAPI
 
 from curation.images.file_names import load_file_names
+from curation.images.image_table import table_rows
 from curation.writing.asking import PROMPT_CATEGORIES
-from curation.writing.categories import load_categories
-from curation.writing.question_writing import REVIEWS_FILE, read_drafts, table_rows
+from curation.writing.captions import load_categories
+from curation.writing.question_writing import REVIEWS_FILE, read_drafts
 from dataset_builders.browser_page.page import (
     Field,
     ItemView,

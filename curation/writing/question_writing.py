@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from curation.images.image_table import table_rows
 from curation.writing.asking import QUESTION_PROMPT, AskSettings, Writer, ask_until_valid, fill_template, join_lines
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, read_journal, replace_file, write_json
@@ -331,11 +332,6 @@ def _order_options(draft: Draft, letter: str) -> dict[str, str]:
         "correct_1": letter,
         "correct_2": "B" if letter == "A" else "A",
     }
-
-
-def table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as dictionaries with string keys."""
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def read_drafts(folder: Path) -> pd.DataFrame:

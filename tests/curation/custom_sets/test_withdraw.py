@@ -14,7 +14,7 @@ from PIL import Image
 from curation.custom_sets.hallucination import NONE_OPTION, UNKNOWN_OPTION
 from curation.custom_sets.probing import text_only_accuracy
 from curation.gmai import pipeline
-from curation.gmai.items import keyed_patient_id
+from curation.gmai.sources import keyed_patient_id
 from curation.review.review import ReviewLog
 from curation.withdraw import group_ids, withdraw_group
 from curation.writing.question_writing import DRAFTS_FILE

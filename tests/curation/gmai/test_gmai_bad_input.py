@@ -10,8 +10,7 @@ import pydicom
 import pytest
 from PIL import Image
 
-from curation.gmai.items import read_items
-from curation.gmai.sources import read_sources
+from curation.gmai.sources import read_items, read_sources
 from dataset_builders.errors import BadInput
 from tests.curation.gmai.phantoms import SOURCE_WRITERS, write_all
 from tests.sampling import few

@@ -22,9 +22,8 @@ from PIL import Image
 
 from curation.deidentify.image_folder import deidentify_folder
 from curation.deidentify.image_labels import load_image_labels
-from curation.gmai.items import read_items
 from curation.gmai.pipeline import run_pipeline
-from curation.gmai.sources import read_sources
+from curation.gmai.sources import read_items, read_sources
 from curation.readers.pictures import refuse_contradictions
 from curation.readers.pixels import IGNORED_ELEMENT
 from curation.readers.shapes import fill_polygons

@@ -1,4 +1,7 @@
-"""From generated sources of every format to a built benchmark on the board."""
+"""From sources of every format, generated and real, to a built benchmark on the board.
+
+The choices of taggers and reviewers are journalled, and the next run uses them.
+"""
 
 import base64
 import csv
@@ -14,13 +17,20 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from curation.deidentify.image_folder import build_text_review, decide_on_image, pending_images
-from curation.gmai import items, overlay, pipeline
+from curation.gmai import benchmark_files, pipeline, sources
+from curation.gmai.label_table import TAGS_FILE
+from curation.gmai.pipeline import VALIDATION_LOG, build_tagging, build_validation
+from curation.gmai.question_templates import CANDIDATES_FILE
+from curation.images.burned_in_text import read_boxes
+from dataset_builders.browser_page.page import record_decision
 from dataset_builders.errors import BadInput
+from dataset_builders.files import read_journal
 from dataset_builders.hub.publish import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import row_image_ids
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import save_png, write_all, write_sources
+from tests.curation.model_server import model_server
 from tests.helpers import refused
 
 csv.field_size_limit(1 << 30)
@@ -89,7 +99,7 @@ def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
     path = write_all(tmp_path, only={"coco", "nifti"})
     uninterrupted = [(w.question, w.choice) for w in pipeline.run_pipeline(path, tmp_path / "whole").written]
     read_counts = Counter()
-    read_unit = items._read_unit
+    read_unit = sources._read_unit
 
     def dying(unit, *args):
         if sum(read_counts.values()) == dying.after:
@@ -97,7 +107,7 @@ def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
         read_counts[unit.key] += 1
         return read_unit(unit, *args)
 
-    monkeypatch.setattr(items, "_read_unit", dying)
+    monkeypatch.setattr(sources, "_read_unit", dying)
     out = tmp_path / "killed"
     for dying.after in (0, 1, 4, 9):
         with pytest.raises(KeyboardInterrupt):
@@ -264,7 +274,7 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
     See also: detection of text (`test_no_patient_leaves.py`).
     """
     monkeypatch.setattr(
-        overlay,
+        benchmark_files,
         "find_text",
         lambda image: [(4, 6, 20, 16)] * (max(image.convert("L").tobytes()) == 235),
     )
@@ -292,7 +302,7 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
     )
     images = {row["index"]: row["image"] for row in read_rows(out, "*.tsv")}
     (masked,) = (w for w in second_run.written if w.case.item.picture == waiting[0])
-    left_px, top_px, right_px, bottom_px = overlay.read_boxes(out / "private")[waiting[0]][0]
+    left_px, top_px, right_px, bottom_px = read_boxes(out / "private")[waiting[0]][0]
     with Image.open(io.BytesIO(base64.b64decode(images[str(masked.index)]))) as image:
         assert np.asarray(image)[top_px:bottom_px, left_px:right_px].max() == 0
     (tmp_path / "deidentification.json").write_text(
@@ -302,3 +312,142 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
     unsearched = pipeline.run_pipeline(sources, tmp_path / "other", search_text=False)
     assert len(unsearched.written) == 6
     assert "Burned-in text: not searched." in (tmp_path / "other" / "dataset" / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def real_set(tmp_path_factory, sources):
+    """Build a set from ChestX-ray14 and 55 radiographs."""
+    base = tmp_path_factory.mktemp("real")
+    chestxray_folder = sources / "chestxray14"
+    boxes = pd.read_csv(chestxray_folder / "BBox_List_2017.csv")
+    rng = np.random.default_rng(0)
+    (base / "boxed").mkdir()
+    for name in boxes["Image Index"].unique()[::20]:  # noise of the same size replaces the original radiographs
+        coarse = rng.integers(0, 256, (16, 16), dtype=np.uint8)
+        Image.fromarray(coarse).resize((1024, 1024), Image.Resampling.NEAREST).save(
+            base / "boxed" / name, compress_level=1
+        )
+    # The published table is in Latin-1; tables are read as UTF-8.
+    text = (sources / "figure1_cxr" / "metadata.csv").read_text(encoding="latin-1")
+    (base / "figure1.csv").write_text(text, encoding="utf-8")
+    columns = {"image": "Image Index", "patient": "Patient ID", "age": "Patient Age", "sex": "Patient Gender"}
+    document = {
+        "longest_side": 256,
+        "separate_registries": True,
+        "datasets": [
+            {"name": "boxes", "reader": "boxes", "path": "boxed",
+             "annotations": str(chestxray_folder / "BBox_List_2017.csv"), "modality": "X-ray",
+             "region": "chest", "patient": r"(\d{8})_", "patients": "nih",
+             "columns": {"image": "Image Index", "label": "Finding Label", "box": list(boxes.columns[2:6])}},
+            {"name": "findings", "reader": "csv", "path": str(chestxray_folder / "images"),
+             "annotations": str(chestxray_folder / "Data_Entry_sample.csv"), "modality": "X-ray",
+             "region": "chest", "exhaustive": True, "nothing": "No Finding", "patients": "nih",
+             "columns": columns | {"label": "Finding Labels"}},
+            {"name": "figure1", "reader": "csv", "path": str(sources / "figure1_cxr" / "images"), "annotations": "figure1.csv",
+             "modality": "X-ray", "region": "chest", "patient": r"(COVID-\d+)", "nothing": ["No finding"],
+             "columns": {"image": "patientid", "label": "finding", "age": "age", "sex": "sex"}},
+        ],
+    }  # fmt: skip
+    (base / "sources.yaml").write_text(json.dumps(document))
+    return pipeline.run_pipeline(base / "sources.yaml", base / "real-set")
+
+
+@pytest.mark.sources
+def test_real_boxes_become_box_questions_about_the_chest(real_set):
+    boxes = [w for w in real_set.written if w.case.item.dataset == "boxes"]
+    assert len(boxes) >= 25
+    assert {w.case.granularity for w in boxes} == {"Box Level"}
+    assert len({w.case.answer for w in boxes}) >= 5
+    missing = [skip for skip in real_set.funnel["skipped"] if skip["dataset"] == "boxes"]
+    # Of 880 boxed images, the fixture draws every twentieth.
+    assert missing == [{"dataset": "boxes", "reason": "its image is missing", "count": 880 - 44}]
+
+
+@pytest.mark.sources
+def test_real_radiographs_are_read_and_skips_are_counted(real_set):
+    assert real_set.funnel["read"]["findings"]["pictures"] == 9
+    assert real_set.funnel["read"]["findings"]["patients"] == 2
+    assert real_set.funnel["read"]["figure1"]["pictures"] > 30
+    assert any(w.case.item.dataset == "findings" for w in real_set.written)
+
+
+def test_pages_journal_tags_and_verdicts_for_the_next_run(tmp_path):
+    path = write_all(tmp_path, only={"coco"})
+    out = tmp_path / "set"
+    with pytest.raises(BadInput, match="has no questions"):
+        build_validation(out)
+    first_run = pipeline.run_pipeline(path, out)
+    with pytest.raises(BadInput, match="three people"):
+        build_tagging(out, ["Ada", "Bo"])
+    verdict_log, votes = out / "private" / VALIDATION_LOG, out / "private" / TAGS_FILE
+    first_case, second_case = (question.case.case for question in first_run.written[:2])
+    page = TestClient(build_validation(out))
+    assert page.get("/picture/0", params={"item": first_case}).content.startswith(b"\x89PNG")
+    assert page.get("/picture/9", params={"item": first_case}).status_code == 404
+
+    def post_decision(item, field, value, **by):
+        return page.post("/save", json={"item": item, "field": field, "value": value} | by).json()
+
+    # Without a name, nothing is recorded.
+    assert "error" in post_decision(first_case, "faults", ["unclear"]) and not verdict_log.is_file()
+    response = post_decision(first_case, "faults", ["unclear"], reviewer="Ada")
+    assert (response["done"], response["items"]) == (1, len(first_run.written))
+    post_decision(second_case, "faults", [], reviewer="Ada")
+    assert "error" in post_decision("none", "faults", [], reviewer="Ada")
+    verdicts = [(entry["reviewer"], entry["item"], entry["value"]) for entry in read_journal(verdict_log)]
+    assert verdicts == [("Ada", first_case, ["unclear"]), ("Ada", second_case, [])]
+    assert page.get("/item", params={"reviewer": "Ada", "item": first_case}).json()["values"] == {"faults": ["unclear"]}
+    second_run = pipeline.run_pipeline(path, out)
+    old_questions, new_questions = (
+        {w.case.case: (w.question, w.choice) for w in question.written} for question in (first_run, second_run)
+    )
+    # A fault removes the question; a verdict without faults changes nothing.
+    assert first_case not in new_questions and second_run.funnel["validation"]["dropped"] == {"unclear": 1}
+    assert all(new_questions[case] == old_questions[case] for case in new_questions.keys() & old_questions.keys())
+    page = TestClient(build_tagging(out, ["Ada", "Bo", "Cy"]))
+    response = page.get("/item", params={"reviewer": "Bo"}).json()
+    label = response["item"]
+    assert (response["done"], response["items"]) == (0, 4)
+    # An unknown tagger, an unknown task, and a vote without a name.
+    for invalid_fields in ({"reviewer": "Eve"}, {"reviewer": "Bo", "value": "Cooking"}, {}):
+        assert "error" in post_decision(**({"item": label, "field": "task", "value": "Muscle"} | invalid_fields))
+    post_decision(label, "task", "Muscle", reviewer="Bo")
+    assert post_decision(label, "department", "Urology", reviewer="Bo")["done"] == 1
+    # Three votes are needed before tags count.
+    for tagger in ("Ada", "Cy"):
+        record_decision(votes, tagger, label, "task", "Muscle")
+        record_decision(votes, tagger, label, "department", "Urology")
+    third_run = pipeline.run_pipeline(path, out)
+    assert all(w.case.task != "Muscle" or w.case.answers == (label,) for w in third_run.written)
+    assert label not in {a for w in third_run.written if w.case.task != "Muscle" for a in w.case.answers}
+
+
+def test_model_templates_are_filtered_by_rules_and_used_after_review(tmp_path):
+    from curation.commands.pair_questions import open_language_model
+
+    valid_question = "Which abdominal organ is in the tinted area on this CT image?"
+    reply_lines = [
+        valid_question,
+        "1. Is the liver in the box on this CT image the abdominal organ?",
+        "- What is this?",
+        "Which organ is boxed on this scan?",
+    ]
+    path = write_all(tmp_path, only={"coco"})
+    out = tmp_path / "set"
+    with model_server(lambda prompt, earlier_prompts: "\n".join(reply_lines)) as (address, log):
+        # Replies are journalled, so the second run must not repeat any request.
+        for _ in range(2):
+            result = pipeline.run_pipeline(path, out, *open_language_model("m", address, False))
+        request_count = len(log.requests)
+    assert request_count == result.funnel["model_questions"]["asked"]  # the second run makes no requests
+    assert result.funnel["model_questions"]["against the rules"] > result.funnel["model_questions"]["to review"] == 1
+    # A model's question is not used until a person has accepted it.
+    assert not any(valid_question == w.question for w in result.written)
+    candidates = out / "private" / CANDIDATES_FILE
+    template = valid_question.replace("CT", "<modality>")
+    assert template in candidates.read_text()
+    candidates.write_text(candidates.read_text().replace(f"{template},", f"{template},yes"))
+    final_result = pipeline.run_pipeline(path, out)
+    masks = [w for w in final_result.written if w.case.granularity == "Mask Level"]
+    assert masks
+    assert {w.question for w in masks} == {valid_question}

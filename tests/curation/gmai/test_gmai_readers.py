@@ -13,7 +13,7 @@ from pycocotools import mask as encoder
 from pydicom.pixels import apply_modality_lut, apply_voi_lut
 from scipy.ndimage import binary_fill_holes
 
-from curation.gmai.overlay import mask_outline
+from curation.gmai.benchmark_files import mask_outline
 from curation.gmai.sources import read_sources
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import encode_mask, read_dicom_header, read_frame, render_frame, to_grey

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from curation.gmai import question_templates
+from curation.gmai.benchmark_files import burn_overlay
 from curation.gmai.candidate_cases import Candidate, drop_near_duplicates
-from curation.gmai.items import Item
 from curation.gmai.label_table import (
     CanonicalLabel,
     LabelTable,
@@ -18,7 +18,6 @@ from curation.gmai.label_table import (
     merge_tags,
     read_label_table,
 )
-from curation.gmai.overlay import burn_overlay
 from curation.gmai.question_templates import BUILTIN_TEMPLATES, template_problem
 from curation.gmai.selecting import (
     EarlierQuestions,
@@ -37,6 +36,7 @@ from curation.gmai.sources import (
     GRANULARITIES,
     IMAGE_LEVEL,
     MASK_LEVEL,
+    Item,
     Overlay,
     Sources,
 )

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from curation.gmai.items import keyed_patient_id
 from curation.gmai.label_table import read_label_table
+from curation.gmai.sources import keyed_patient_id
 from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import parse_image_context

@@ -22,8 +22,7 @@ from PIL import Image
 from curation.images.file_names import load_file_names
 from curation.images.image_index import RemoteImages, decode_rgb, index_images, list_images, open_image_source
 from curation.images.image_table import align_to_images, read_image_table
-from curation.mining.embedding import embed, open_embeddings
-from curation.mining.encoders import Encoder, EncoderSpec, load_encoder, parse_encoder
+from curation.mining.embedding import Encoder, EncoderSpec, embed, load_encoder, open_embeddings, parse_encoder
 from dataset_builders.errors import BadInput
 from tests.curation.commands import curate
 from tests.helpers import refused
@@ -119,7 +118,7 @@ SLOW_EMBEDDING_SCRIPT = """
 import sys, time
 from pathlib import Path
 from curation.mining.embedding import embed
-from curation.mining.encoders import Encoder, parse_encoder, load_encoder
+from curation.mining.embedding import Encoder, parse_encoder, load_encoder
 loaded = load_encoder(parse_encoder(sys.argv[1]))
 def slowly(batch):
     time.sleep(0.2)

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.mining.embedding import embed, open_embeddings
-from curation.mining.encoders import load_encoder, parse_encoder
+from curation.mining.embedding import embed, load_encoder, open_embeddings, parse_encoder
 from tests.commands import medprobe
 from tests.environments import environment
 from tests.ray_processes import RAY, kill_workers, start
