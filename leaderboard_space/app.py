@@ -29,12 +29,11 @@ from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board, TrustedData
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import text
 from leaderboard_space.service import Service, tools
 from leaderboard_space.serving import SPACE_FRAME_ANCESTORS, BodyLimit, Endpoint, JsonHandler, access_lifespan, on_space
 from leaderboard_space.submitting import SubmitTab, draw_form
-from leaderboard_space.views import case, cases, compare, model
+from leaderboard_space.views import case, cases, compare, model, overview, search, topic
 
 ASSETS = Path(__file__).parent / "assets"
 STYLE_SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
@@ -153,21 +152,18 @@ def build_app(
     board = Board(store, board_results(), trusted)
     submitting = SubmitTab(board, store, may_write, hidden)
     service = Service(board)
-    front = OverviewPages(service)
-    functions: dict[str, JsonHandler] = {"overview/search": front.search, "about/page": lambda request: about()}
+    functions: dict[str, JsonHandler] = {
+        "overview/search": partial(search.answer, board),
+        "about/page": lambda request: about(),
+        "submit/page": submitting.page,
+        "submit/file": submitting.file,
+    }
     for family in FORMATS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
-    page_functions: dict[str, tuple[JsonHandler, JsonHandler]] = {
-        "overview": (front.page, front.file),
-        "topic": (front.topic, front.topic_file),
-        "model": (partial(model.page, service.board), partial(model.file, service.board)),
-        "compare": (partial(compare.page, service.board), partial(compare.file, service.board)),
-        "cases": (partial(cases.page, board), partial(cases.file, board)),
-        "submit": (submitting.page, submitting.file),
-    }
-    for name, (draw, save) in page_functions.items():
-        functions |= {f"{name}/page": draw, f"{name}/file": save}
+    views = {"overview": overview, "topic": topic, "model": model, "compare": compare, "cases": cases}
+    for name, view in views.items():
+        functions |= {f"{name}/page": partial(view.page, board), f"{name}/file": partial(view.file, board)}
     with gr.Blocks(
         title=TITLE,
         fill_width=True,
@@ -177,7 +173,7 @@ def build_app(
     ) as app:
         _html(header(), "mp-header", "medprobe.start();")
         with gr.Column(elem_id="mp-pages"):
-            _html(pages({"overview": front.page({}), "about": about()}), script=START_SCRIPT)
+            _html(pages({"overview": overview.page(board, {}), "about": about()}), script=START_SCRIPT)
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(page("submit"), "mp-submit-page", drawn_when_open)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from eval_harness.records.result import Result, Score
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.published_results import printed_table
 from leaderboard_space.data.ranks.standings import Row, Standings
 from leaderboard_space.data.sections import Section, Snapshot, preference_key
@@ -19,7 +21,7 @@ from leaderboard_space.data.topics import Topic, TopicLabel, known_topics, label
 from leaderboard_space.export import citation_file, number_columns, table_file
 from leaderboard_space.headlines import TrustCounts
 from leaderboard_space.html import count, plural, prose, text
-from leaderboard_space.query import as_list
+from leaderboard_space.query import as_list, parse_query
 from leaderboard_space.views.parts import (
     CITE_BOX,
     MAX_FIRST_MODELS,
@@ -32,6 +34,7 @@ from leaderboard_space.views.parts import (
     model_address,
     set_title,
 )
+from leaderboard_space.views.search import board_labels
 from leaderboard_space.views.tables.table import Column, matrix_cell, table
 
 
@@ -118,14 +121,22 @@ class Overview:
         return sum(cell.score.verdict is not None for row in self.rows for cell in row.cells.values())
 
 
-def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> Overview:
-    """Build the matrix. If a model has several rows in a benchmark, `sections.preference_key`
-    chooses the one that represents it.
+@cached(COMPUTING)
+def load_overview(board: Board, snapshot: Snapshot) -> Overview:
+    """Build the matrix from each benchmark's first question set, if that is official. Cached.
+
+    If a model has several rows in a benchmark, `sections.preference_key` chooses the one that
+    represents it.
 
     Args:
-        sets: One question set of each benchmark with its standings (one row per model and account).
-        snapshot: All results of the board.
+        board: The board.
+        snapshot: Its current snapshot.
     """
+    first_sections = [sections[0] for sections in snapshot.sections.values() if sections and sections[0].is_official]
+    queries = [parse_query(board, {"format": section.family, "section": section.key}) for section in first_sections]
+    # Use the section of each query: if the store has changed meanwhile, results must not be listed
+    # under the earlier version of their section.
+    sets = [(query.section, query.standings) for query in queries]
     columns: list[BenchmarkColumn] = []
     cells: dict[str, dict[str, ScoreCell]] = {}
     results: dict[str, list[Result]] = {}
@@ -220,21 +231,22 @@ FIRST_TOPICS = {"modality": 3, "department": 4}
 KIND_CLASS = {"proprietary": "p", "open": "o", "medical": "m"}
 
 
-def page(overview: Overview, labels: Sequence[TopicLabel], request: Request) -> str:
+def page(board: Board, request: Request) -> str:
     """Draw everything below the search, as HTML.
 
     Args:
-        overview: The matrix and its finding.
-        labels: Every label of every benchmark.
+        board: The board.
         request: `kind` of model, `pin` and `hide` (models and columns), `all` (every row),
             `unknown` (an address without a page).
     """
+    overview = load_overview(board, board.snapshot)
     rows = _selected_rows(overview, request)
     unknown = text(str(request.get("unknown") or ""))
     note = f'<p class="note">There is no page {unknown} here. This is the overview.</p>' if unknown else ""
     return (
         f'{note}<h2 class="finding">{prose(headlines.board_headline(overview.finding), 400)}</h2>'
-        f"{_topics(labels)}{_other_sets(overview)}{_bar(overview, request, len(rows))}{_matrix(overview, rows, request)}"
+        f"{_topics(board_labels(board, board.snapshot))}{_other_sets(overview)}"
+        f"{_bar(overview, request, len(rows))}{_matrix(overview, rows, request)}"
         f'<div class="bar-head below only-narrow"><span class="acts">{action_buttons("matrix")}</span></div>{_legend(overview)}'
     )
 
@@ -427,16 +439,20 @@ def _legend(overview: Overview) -> str:
     )
 
 
-def file(overview: Overview, request: Request) -> dict[str, str]:
+def file(board: Board, request: Request) -> dict[str, str]:
     """Return the selected models as a file, one row per score; or how to cite them.
 
     Args:
-        overview: The matrix.
+        board: The board.
         request: As for `page`; `as`: csv, json or cite.
+
+    Returns:
+        `name`, `text` and `type` of the file.
 
     Raises:
         BadInput: No score is selected.
     """
+    overview = load_overview(board, board.snapshot)
     form, kind = str(request.get("as")), str(request.get("kind") or "")
     if form == "cite":
         title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in overview.columns)

@@ -4,21 +4,35 @@ Links lead to the topic's other labels. Scores of different labels are never poo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import spec as dataset_spec
+from dataset_builders.terms import load_terms
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
-from leaderboard_space.data.ranks.standings import Row, Standings, metric_info
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, Standings, metric_info
 from leaderboard_space.data.sections import Section
-from leaderboard_space.data.topics import Hit, Relation, Topic, TopicLabel
-from leaderboard_space.export import breakdown_table, citation_file, table_file
+from leaderboard_space.data.topics import (
+    Hit,
+    Relation,
+    Topic,
+    TopicLabel,
+    all_topics,
+    matching_labels,
+    search,
+)
+from leaderboard_space.data.tree import facet_title
+from leaderboard_space.export import Table, breakdown_table, citation_file, table_file
 from leaderboard_space.html import count, plural, prose, text
+from leaderboard_space.query import parse_query
 from leaderboard_space.views.overview import by_model
 from leaderboard_space.views.parts import (
     CITE_BOX,
     MAX_FIRST_MODELS,
+    Request,
     action_buttons,
     address_of,
     all_rows_button,
@@ -29,6 +43,7 @@ from leaderboard_space.views.parts import (
     set_name,
     set_title,
 )
+from leaderboard_space.views.search import MAX_QUERY_LENGTH, SEARCHED_TERM_KINDS, board_labels, search_index
 from leaderboard_space.views.tables.leaderboard import rank_cell
 from leaderboard_space.views.tables.table import Column, matrix_cell, table
 
@@ -93,40 +108,104 @@ def label_id(label: TopicLabel) -> str:
     return f"{label.family}:{label.facet}:{label.value}"
 
 
-def page(
-    topic: Topic,
-    labels: Sequence[tuple[TopicLabel, Relation]],
-    summary: LabelSummary | None,
-    missing: Sequence[str],
-    every: str,
-    term: str = "",
-) -> str:
-    """Draw the page as HTML.
+def page(board: Board, request: Request) -> str:
+    """Draw the page as HTML: one of the topic's labels, in every aspect.
 
     Args:
-        topic: The topic.
-        labels: All of its labels, exact matches first.
-        summary: The label whose models are drawn; None if no benchmark has results on the topic.
-        missing: What the other benchmarks lack, a sentence each.
-        every: If not empty, draw all models instead of the first ones.
-        term: What was searched for, if no label has that name.
+        board: The board.
+        request: `id`, the topic's slug; `label` and `set`, those to draw; `term`, what was searched
+            for if no label has that name; `all` (every model).
     """
-    chips = _chips(topic, labels, summary)
+    slug, labels = str(request.get("id") or ""), board_labels(board, board.snapshot)
+    topic = all_topics(labels).get(slug)
+    if topic is None:
+        words = slug.replace("-", " ")[:MAX_QUERY_LENGTH]
+        return _unknown_topic(slug, search(words, search_index(board, board.snapshot)))
+    matches = matching_labels(topic, labels)
+    summary = label_summary(board, topic, str(request.get("label")), str(request.get("set")))
+    chips = _chips(topic, matches, summary)
+    families = {label.family for label, _ in matches}
+    missing = _absence_reasons(topic, [family for family in BENCHMARKS if family not in families], labels)
     gaps = f'<p class="fine">{" ".join(text(line, 300) for line in missing)}</p>' if missing else ""
     crumbs = f'<p class="crumbs"><a href="{address_of("overview")}">Overview</a> / {text(topic.name)}</p>'
     # A label that is only related to the topic is introduced before its finding.
     finding = f"{topic.name}: no benchmark here has results."
     if summary is not None:
-        lead = f"No benchmark labels {term} by itself. " if term else ""
+        term, concepts = str(request.get("term")), {term.concept for term in load_terms(*SEARCHED_TERM_KINDS)}
+        lead = f"No benchmark labels {term} by itself. " if term in concepts else ""
         lead += "" if summary.relation == "same" else f"No results on {topic.name} itself; related: "
         finding = lead + label_headline(summary)
     title = f'{crumbs}<h2 class="finding" data-title="{text(topic.name)}">{prose(finding, 400)}</h2>'
     if summary is None:
         return f"{title}{chips}{gaps}"
     return (
-        f'{title}<p class="sub">{_about(summary)}</p>{chips}{_sets(topic, summary)}{_table(summary, bool(every))}'
+        f'{title}<p class="sub">{_about(summary)}</p>{chips}{_sets(topic, summary)}{_table(summary, bool(request.get("all")))}'
         f"{_links(summary)}{CITE_BOX}{gaps}"
     )
+
+
+def label_summary(board: Board, topic: Topic, requested_id: str, key: str = "") -> LabelSummary | None:
+    """Summarise a label of a topic.
+
+    Args:
+        board: The board.
+        topic: The topic.
+        requested_id: `label_id` of the requested label; by default the first with scores.
+        key: Key of the requested question set; by default the largest official one.
+
+    Returns:
+        The summary; None if no label has scores.
+    """
+    matches = matching_labels(topic, board_labels(board, board.snapshot))
+    requested = [item for item in matches if label_id(item[0]) == requested_id]
+    for label, relation in [*requested, *matches]:
+        if sets := _label_sets(board, label):
+            label_set = next((item for item in sets if item.section.key == key), sets[0])
+            return LabelSummary(label_set.section, label_set.aspects, label, relation, tuple(sets))
+    return None
+
+
+def _label_sets(board: Board, label: TopicLabel) -> list[LabelSet]:
+    """List the question sets that have scores on a label, with the standings in each aspect.
+
+    Official sets come first, then those with most models.
+    """
+    sets = []
+    for section in board.snapshot.sections[label.family]:
+        request = {"format": label.family, "section": section.key, "branches": [label.path], "shown": ONE_PER_MODEL}
+        query = parse_query(board, request)
+        aspects = []
+        for metric, does in (board_spec(label.family).aspects or {query.metric: ""}).items() if query.branches else ():
+            ranked = replace(query, metric=metric).standings
+            if ranked.models:
+                aspects.append(Aspect(metric, does, ranked, gives_away(label.family, metric, (label.facet,))))
+        if aspects:
+            sets.append(LabelSet(query.section, tuple(sorted(aspects, key=lambda aspect: aspect.given))))
+    return sorted(sets, key=lambda item: (not item.section.is_official, -item.models))
+
+
+def _absence_reasons(topic: Topic, families: Sequence[str], labels: Sequence[TopicLabel]) -> list[str]:
+    """Explain which benchmarks have no scores for a topic: no such label, or labels without known
+    scores.
+    """
+    first_set_labels = [label for label in labels if not label.section]
+    labelled_families = {
+        label.family
+        for label in first_set_labels
+        if topic.kind in (label.facet, label.facet == "image_type" and "modality")
+    }
+    labelled = [
+        family
+        for family in families
+        if family not in labelled_families
+        and topic.kind in (facet_title(facet).lower() for facet in dataset_spec(family).facets)
+    ]
+    lines = [
+        f"{BENCHMARK_LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
+        for family in labelled
+    ]
+    unlabelled = [BENCHMARK_LABELS[family] for family in families if family not in labelled]
+    return [*lines, *([f"No such label: {', '.join(unlabelled)}."] if unlabelled else [])]
 
 
 def label_headline(summary: LabelSummary) -> str:
@@ -274,13 +353,8 @@ def _links(summary: LabelSummary) -> str:
     return f'<p class="acts">{link_html}{action_buttons("topic")}</p>'
 
 
-def unknown_topic(name: str, similar: Sequence[Hit]) -> str:
-    """Draw the page of an address that names no topic.
-
-    Args:
-        name: What the address names.
-        similar: Topics to suggest.
-    """
+def _unknown_topic(name: str, similar: Sequence[Hit]) -> str:
+    """Draw the page of an address that names no topic, with similar ones."""
     links = "".join(
         f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.location, 200)}</small></li>'
         for hit in similar
@@ -292,24 +366,30 @@ def unknown_topic(name: str, similar: Sequence[Hit]) -> str:
     )
 
 
-def file(topic: Topic, summary: LabelSummary | None, request: Mapping[str, Any]) -> dict[str, str]:
+def file(board: Board, request: Request) -> dict[str, str]:
     """Return the page's numbers as a file, one row each; or how to cite them.
 
     Args:
-        topic: The topic.
-        summary: The label that the page shows.
-        request: `as`: csv, json or cite.
+        board: The board.
+        request: As for `page`; `as`: csv, json or cite.
+
+    Returns:
+        `name`, `text` and `type` of the file.
 
     Raises:
         BadInput: The page shows no numbers.
     """
-    form, rows = str(request.get("as")), list[dict[str, Any]]()
-    if summary and form == "cite":
+    form = str(request.get("as"))
+    topic = all_topics(board_labels(board, board.snapshot)).get(str(request.get("id") or ""))
+    summary = topic and label_summary(board, topic, str(request.get("label")), str(request.get("set")))
+    if topic is None or summary is None:
+        return table_file([], "topic", form)  # raises BadInput
+    if form == "cite":
         entries = [row.entry for aspect in summary.aspects for row in aspect.standings.rows]
         title = f"{topic.name}: {summary.section.benchmark} ({summary.section.split})"
         return citation_file(title, f"Label: {label_name(summary.label)}.", entries, request)
-    for aspect in summary.aspects if summary else ():
-        assert summary is not None
+    rows: Table = []
+    for aspect in summary.aspects:
         scores = {summary.label.value: {row.entry.key: row.score for row in aspect.standings.models}}
         entries = [row.entry for row in aspect.standings.models]
         label_rows = breakdown_table(summary.section, entries, summary.label.facet, scores, aspect.metric)

@@ -21,12 +21,11 @@ from eval_harness.store.comparison import compare_results, load_side
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.data.tree import PATH_SEPARATOR
-from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
 from leaderboard_space.model_results import all_models, main_lines, model_lines
 from leaderboard_space.service import Service, tools
-from leaderboard_space.views import compare, model
-from leaderboard_space.views.topic import label_id
+from leaderboard_space.views import compare, model, topic
+from leaderboard_space.views.search import board_labels
 from medprobe import load_results
 from tests.leaderboard_space.checks.claims import plain
 from tests.sampling import few
@@ -176,17 +175,20 @@ def test_a_topic_and_a_model_card_have_the_leaderboards_numbers(measured_board: 
     """A random label has the same numbers on its topic's page, in its file and on the leaderboard;
     a random model's card has those of its leaderboards.
     """
-    rng, front = np.random.default_rng(seed), OverviewPages(measured_board)
-    labels = front.labels()
+    rng, board = np.random.default_rng(seed), measured_board.board
+    labels = board_labels(board, board.snapshot)
     label = labels[int(rng.integers(len(labels)))]
-    topic = next(
+    label_topic = next(
         candidate
         for candidate in all_topics(labels).values()
         if label in [topic_label for topic_label, _ in matching_labels(candidate, labels)]
     )
-    request = {"id": topic.slug, "label": label_id(label), "all": "yes"}
-    summary, page = front.label_summary(topic, labels, label_id(label)), plain(front.topic(request))
-    saved = json.loads(front.topic_file({**request, "as": "json"})["text"]) if summary else []
+    request = {"id": label_topic.slug, "label": topic.label_id(label), "all": "yes"}
+    summary, page = (
+        topic.label_summary(board, label_topic, topic.label_id(label)),
+        plain(topic.page(board, request)),
+    )
+    saved = json.loads(topic.file(board, {**request, "as": "json"})["text"]) if summary else []
     for aspect in summary.aspects if summary else ():
         for rows in (row for row in aspect.standings.models if row.score.value is not None):
             assert score_text(rows.score.value) in page
@@ -201,10 +203,10 @@ def test_a_topic_and_a_model_card_have_the_leaderboards_numbers(measured_board: 
         on_board = {row["run"]: row for row in table_rows or ()}
         for row in (row for row in saved if row["metric"] == aspect.metric and row["run"] in on_board):
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
-    names = all_models(measured_board.board)
+    names = all_models(board)
     name = names[int(rng.integers(len(names)))]
-    lines = main_lines(model_lines(measured_board.board, name))
-    card = model.file(measured_board.board, {"id": name, "of": "card"})["text"] if lines else ""
+    lines = main_lines(model_lines(board, name))
+    card = model.file(board, {"id": name, "of": "card"})["text"] if lines else ""
     for line in lines:
         family, info = line.section.family, metric_info(line.metric, line.section.family)
         parameters = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}

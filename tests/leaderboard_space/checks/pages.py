@@ -20,11 +20,10 @@ from eval_harness.store.contents import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.sections import Section
-from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
 from leaderboard_space.sentences import MIN_CASES, VERDICT_SIGNS
 from leaderboard_space.service import Service
-from leaderboard_space.views import model, submit
+from leaderboard_space.views import model, overview, submit
 from tests.leaderboard_space.checks.claims import (
     SIGNS,
     Truth,
@@ -277,7 +276,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
     own pages, against the store's content.
     """
     metric, rows = HEADLINE_METRICS[family], [run_truth for truth in sections for run_truth in truth.values()]
-    page = check_words(OverviewPages(service).page({"all": "yes"}))
+    page = check_words(overview.page(service.board, {"all": "yes"}))
     marks: Counter[str] = Counter()
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', page, re.DOTALL):
         model_scores = [

@@ -25,9 +25,8 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.gmai_mmbench import read_official
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_models, read_table, sources
-from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service, tools
-from leaderboard_space.views import compare, model
+from leaderboard_space.views import compare, model, overview, search
 from leaderboard_space.views.tables import unranked
 from leaderboard_space.views.tables.unranked import reported_parts
 from tests.leaderboard_space.checks.claims import plain
@@ -251,13 +250,12 @@ def test_the_section_lists_every_row_side_by_side_with_its_spread() -> None:
 def pages(board: Board) -> Iterator[tuple[str, str]]:
     """Every kind of page, chart, headline, rank and file, with the reported section cut out."""
     service = Service(board)
-    front = OverviewPages(service)
     api = {tool.__name__: tool for tool in tools(board)}
-    yield "overview", front.page({"all": "yes"})
-    yield "overview file", front.file({"as": "csv"})["text"]
+    yield "overview", overview.page(board, {"all": "yes"})
+    yield "overview file", overview.file(board, {"as": "csv"})["text"]
     for name in ("GPT-4o", "Qwen-VL-Chat", "Invented model"):
         yield name, model.page(board, {"id": name})
-        yield f"search {name}", str(front.search({"query": name}))
+        yield f"search {name}", str(search.answer(board, {"query": name}))
     yield "compare", compare.page(board, {"first": "GPT-4o", "second": "o1"})
     for section in board.snapshot.all_sections:
         for shown in ("one", "all"):

@@ -14,9 +14,10 @@ from leaderboard_space import app
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.topics import all_topics, matching_labels
-from leaderboard_space.front import OverviewPages
-from leaderboard_space.service import Service
+from leaderboard_space.views import overview, search, topic
 from leaderboard_space.views.case import MAX_RUNS
+from leaderboard_space.views.overview import load_overview
+from leaderboard_space.views.search import board_labels
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.checks.pages import check_store
 from tests.leaderboard_space.generated import make, printed
@@ -58,13 +59,13 @@ def _random_store(store: Path, seed: int) -> None:
 def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     _random_store(tmp_path, seed)
     board = Board(tmp_path, PUBLISHED)
-    front, papers_front = OverviewPages(Service(board)), OverviewPages(Service(Board(None, PUBLISHED)))
-    overview, sections = front.overview(), board.snapshot.sections
+    papers_board = Board(None, PUBLISHED)
+    matrix, sections = load_overview(board, board.snapshot), board.snapshot.sections
 
-    for column in overview.columns:
+    for column in matrix.columns:
         column_entries = {id(entry) for entry in column.section.entries}
         assert column.section is sections[column.family][0]
-        for line in overview.rows:
+        for line in matrix.rows:
             cell = line.cells.get(column.family)
             assert cell is None or id(cell.row.entry) in column_entries
             elsewhere = [
@@ -74,31 +75,31 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
                 and any(entry.result.model.name == line.name for entry in section.entries)
             ]
             assert line.elsewhere.get(column.family, []) == elsewhere
-    columns = [column.section for column in overview.columns]
+    columns = [column.section for column in matrix.columns]
     other_sections = [
         section
         for family in BENCHMARKS
         for section in sections[family]
         if not any(section is column for column in columns)
     ]
-    assert overview.other_sets == [
+    assert matrix.other_sets == [
         (section, n) for section in other_sections if (n := sum(entry.folder is not None for entry in section.entries))
     ]
-    total = sum(n for _, n in overview.other_sets)
-    assert (f"This store also has {total} result" in plain(front.page({}))) == (total > 0)
+    total = sum(n for _, n in matrix.other_sets)
+    assert (f"This store also has {total} result" in plain(overview.page(board, {}))) == (total > 0)
 
-    labels, rng = front.labels(), np.random.default_rng(seed)
+    labels, rng = board_labels(board, board.snapshot), np.random.default_rng(seed)
     known_topics = list(all_topics(labels).values())
-    for topic in [known_topics[int(at)] for at in rng.integers(0, len(known_topics), 12)]:
-        for label, _ in matching_labels(topic, labels)[:2]:
+    for known_topic in [known_topics[int(at)] for at in rng.integers(0, len(known_topics), 12)]:
+        for label, _ in matching_labels(known_topic, labels)[:2]:
             label_key = f"{label.family}:{label.facet}:{label.value}"
-            summary = front.label_summary(topic, labels, label_key)
+            summary = topic.label_summary(board, known_topic, label_key)
             if summary is None or summary.label != label:
                 continue
             official = [section.models for section in summary.sets if section.section.is_official]
             assert official == sorted(official, reverse=True) and summary.section is summary.sets[0].section
             for section in summary.sets:
-                page = front.topic({"id": topic.slug, "label": label_key, "set": section.section.key})
+                page = topic.page(board, {"id": known_topic.slug, "label": label_key, "set": section.section.key})
                 rows = set(map(html.unescape, re.findall(r'<tr data-key="([^"]*)">', page)))
                 models = {row.entry.result.model.name for aspect in section.aspects for row in aspect.standings.models}
                 assert rows <= models and len(rows) == min(len(models), 20)
@@ -106,31 +107,31 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
                     entry for aspect in section.aspects for entry in (row.entry.key for row in aspect.standings.rows)
                 } <= {entry.key for entry in section.section.entries}
 
-    eyes = next(topic for topic in known_topics if topic.slug == "ophthalmology")
+    eyes = next(candidate for candidate in known_topics if candidate.slug == "ophthalmology")
     with_papers, without_results = (
         next(
             section
-            for section in pages.label_summary(eyes, pages.labels(), f"{GMAI}:department:Ophthalmology").sets
+            for section in topic.label_summary(each_board, eyes, f"{GMAI}:department:Ophthalmology").sets
             if section.models >= 50
         )  # type: ignore[union-attr]
-        for pages in (front, papers_front)
+        for each_board in (board, papers_board)
     )
     assert with_papers.models == without_results.models  # measured results do not replace the papers' models
-    assert sections[GMAI][0].key == papers_front.service.board.snapshot.sections[GMAI][0].key == "test.complete"
+    assert sections[GMAI][0].key == papers_board.snapshot.sections[GMAI][0].key == "test.complete"
 
 
 @pytest.mark.parametrize("seed", few([100, 101], 1))
 def test_the_search_finds_models_and_sets_wherever_they_are(tmp_path: Path, seed: int) -> None:
     _random_store(tmp_path, seed)
-    front = OverviewPages(Service(Board(tmp_path, PUBLISHED)))
-    for sections in front.service.board.snapshot.sections.values():
+    board = Board(tmp_path, PUBLISHED)
+    for sections in board.snapshot.sections.values():
         for number, section in enumerate(sections):
             if number:
-                hits = front.search({"query": f"{section.kind} {section.split} {section.benchmark}"})
+                hits = search.answer(board, {"query": f"{section.kind} {section.split} {section.benchmark}"})
                 assert f"#/b/{section.family}?s={section.key}" in {hit["address"] for hit in hits}, section.key
             for entry in section.entries[:2]:
                 assert entry.result.model.name in {
-                    hit["name"] for hit in front.search({"query": entry.result.model.name})
+                    hit["name"] for hit in search.answer(board, {"query": entry.result.model.name})
                 }
 
 

@@ -17,9 +17,9 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Benchmark, Method, Model, Nonresponse, Result, Score
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
-from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service, tools
 from leaderboard_space.views import compare, model
+from leaderboard_space.views.overview import load_overview
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 from tests.sampling import few
 from tests.silent_answers import SILENT, Mixture, is_untested, mixture, scope
@@ -71,7 +71,6 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     asked_questions, answers_by_model = make(tmp_path, family, seed)
     board = Board(tmp_path)
     service = Service(board)
-    front = OverviewPages(service)
     section = board.snapshot.sections[family][0]
     keys = {entry.result.model.name: entry.key for entry in section.entries}
     loaded = board.outcomes(section)
@@ -127,7 +126,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
                     assert (row["value"] is None, counted[1]) == ((False, "verdict") if is_shown else (True, "score"))
                     assert any(words in row["no_score"] for words in SILENT.values())
 
-    overview = front.overview()
+    overview = load_overview(board, board.snapshot)
     for model_name, counts in silent.items():
         assert all(not line.cells for line in overview.rows if line.name == model_name)
         page = html.unescape(model.page(service.board, {"id": model_name}))
