@@ -3,6 +3,7 @@
 They lead from questions that a language model writes to a reviewed benchmark.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -317,15 +318,15 @@ def quality(
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Report how well text alone scores on a benchmark, and how balanced and varied it is."""
-    from curation.report.blind_baseline import BlindAsking
+    from curation.report.blind_baseline import score_blind
     from curation.report.quality import blind_metrics, measure_quality, write_quality_report
 
-    blind = None
+    ask_blind = None
     if model is not None:
         # Greedy decoding, as in an evaluation, makes the baseline reproducible.
         writer, asking = open_language_model(model, base_url, send_to_provider, temperature=0.0)
-        blind = BlindAsking(writer, out.with_suffix(".blind.jsonl"), asking)
-    report = measure_quality(data, blind)
+        ask_blind = partial(score_blind, model=writer, journal=out.with_suffix(".blind.jsonl"), asking=asking)
+    report = measure_quality(data, ask_blind)
     write_quality_report(report, out)
     if report.blind_model is not None:
         score = report.blind_model.scores[blind_metrics(report.family)[-1]]

@@ -302,7 +302,7 @@ def match_files(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
         names: names from a table.
         files: paths below the folder of images.
     """
-    indices = pair_names(list(names), list(files)).image_indices
+    indices, _ = pair_names(list(names), list(files))
     return {name: files[index] for name, index in zip(names, indices, strict=True) if index is not None}
 
 

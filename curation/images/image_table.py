@@ -234,16 +234,16 @@ def match_rows_to_images(names: list[str], images: list[str], path: Path) -> lis
     Raises:
         BadInput: no name matches any image, or a name is ambiguous.
     """
-    pairing = pair_names(names, images)
-    if AMBIGUOUS_NAME in pairing.reasons:
+    image_indices, reasons = pair_names(names, images)
+    if AMBIGUOUS_NAME in reasons:
         raise BadInput(
-            f"{path}: row {names[pairing.reasons.index(AMBIGUOUS_NAME)]!r} matches several images "
+            f"{path}: row {names[reasons.index(AMBIGUOUS_NAME)]!r} matches several images "
             "or rows. "
             "Name images by their path below the folder."
         )
-    if images and all(index is None for index in pairing.image_indices):
+    if images and all(index is None for index in image_indices):
         raise BadInput(
             f"{path}: matches none of the {len(images)} images (first image: {images[0]}, first "
             f"row: {next(iter(names), '-')})."
         )
-    return pairing.image_indices
+    return image_indices

@@ -16,8 +16,8 @@ Unicode normalisation, `\\` for `/`, a leading `./` and the case of suffixes nev
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -38,15 +38,9 @@ IMAGE_MISSING = "its image is missing"
 AMBIGUOUS_NAME = "several images or annotations have this name: name it by its path"
 
 
-@dataclass(frozen=True)
-class Pairing:
-    """Result of `pair_names`, in the order of the names."""
-
-    image_indices: list[int | None]
-    reasons: list[str]
-
-
-def pair_names(names: Sequence[str], images: Sequence[str], root: Path | None = None) -> Pairing:
+def pair_names(
+    names: Sequence[str], images: Sequence[str], root: Path | None = None
+) -> tuple[list[int | None], list[str]]:
     """Pair annotations with images.
 
     Args:
@@ -56,7 +50,8 @@ def pair_names(names: Sequence[str], images: Sequence[str], root: Path | None = 
         root: root folder of the images.
 
     Returns:
-        The image index of each name, and the reason for each name without one.
+        The image index of each name or None, and the reason for each name without one ("" for the
+        others).
     """
     image_of_name: dict[int, int] = {}
     ambiguous: set[int] = set()
@@ -74,7 +69,7 @@ def pair_names(names: Sequence[str], images: Sequence[str], root: Path | None = 
         "" if index in image_of_name else AMBIGUOUS_NAME if index in ambiguous else IMAGE_MISSING
         for index in range(len(names))
     ]
-    return Pairing([image_of_name.get(index) for index in range(len(names))], reasons)
+    return [image_of_name.get(index) for index in range(len(names))], reasons
 
 
 def have_common_path(names: Sequence[str], images: Sequence[str]) -> bool:
@@ -163,20 +158,10 @@ def _match_unique(left_keys: PathKeys, right_keys: PathKeys) -> tuple[dict[int, 
     Returns:
         Left position -> right position, and the left positions of ambiguous keys.
     """
-    left_positions, right_positions = _positions(left_keys), _positions(right_keys)
-
-    pairs, ambiguous = {}, set()
-    for key in left_positions.keys() & right_positions.keys():
-        if len(left_positions[key]) == len(right_positions[key]) == 1:
-            pairs[left_positions[key][0]] = right_positions[key][0]
-        else:
-            ambiguous |= set(left_positions[key])
-    return pairs, ambiguous
-
-
-def _positions(keys: PathKeys) -> dict[PathParts, list[int]]:
-    positions: dict[PathParts, list[int]] = {}
-    for position, key in enumerate(keys):
-        if key:
-            positions.setdefault(key, []).append(position)
-    return positions
+    left_counts, right_counts = Counter(left_keys), Counter(right_keys)
+    right_positions = {key: position for position, key in enumerate(right_keys)}
+    shared = {position: key for position, key in enumerate(left_keys) if key and key in right_positions}
+    pairs = {
+        position: right_positions[key] for position, key in shared.items() if left_counts[key] == right_counts[key] == 1
+    }
+    return pairs, shared.keys() - pairs.keys()

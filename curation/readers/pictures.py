@@ -261,19 +261,17 @@ def pair_annotations(
     Returns:
         Annotations with their images, annotations without one, images without an annotation.
     """
-    pairing = pair_names([annotation.image for annotation in annotations], image_names, dataset.path)
+    indices, reasons = pair_names([annotation.image for annotation in annotations], image_names, dataset.path)
 
     skips = [
         Skip(dataset.name, annotation.image, reason)
-        for annotation, reason in zip(annotations, pairing.reasons, strict=True)
+        for annotation, reason in zip(annotations, reasons, strict=True)
         if reason
     ]
     pairs = [
-        (annotation, images[index])
-        for annotation, index in zip(annotations, pairing.image_indices, strict=True)
-        if index is not None
+        (annotation, images[index]) for annotation, index in zip(annotations, indices, strict=True) if index is not None
     ]
-    paired_indices = {index for index in pairing.image_indices if index is not None}
+    paired_indices = set(indices)
     return pairs, skips, [path for index, path in enumerate(images) if index not in paired_indices]
 
 

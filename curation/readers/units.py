@@ -43,7 +43,7 @@ from curation.readers.pixels import (
 )
 from curation.readers.shapes import fill_polygons, read_coco, read_masks, read_voc, read_yolo
 from curation.readers.table_readers import read_class_folders, read_label_columns, read_table_rows
-from curation.readers.volumes import LabelledVolume, read_nifti, select_pictures, strip_channel_suffixes
+from curation.readers.volumes import read_nifti, select_pictures, strip_channel_suffixes
 
 ANNOTATION_READERS: dict[str, tuple[Callable[[SourceDataset, DatasetFiles], Iterator[Annotation]], str]] = {
     "folders": (read_class_folders, "not in a class folder"),
@@ -159,6 +159,8 @@ def dicom_units(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Unit]:
         files.skips.append(Skip(dataset.name, relative_name(path, dataset.path), reason))
 
     dicom_files: list[tuple[Path, str, str]] = []
+    references: list[tuple[Path, str, list[str]]] = []
+    """Each SEG and RTSTRUCT, its modality, and the SOP instance UIDs of its images."""
     for path in files.all_files:
         if path != dataset.annotations and path.name != "DICOMDIR":
             try:
@@ -166,7 +168,12 @@ def dicom_units(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Unit]:
                     raise Skipped("not a DICOM file")
                 data = read_dicom_header(path)
                 with skip_on_error(UNUSABLE_HEADER):
-                    dicom_files.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
+                    modality = str(data.get("Modality", ""))
+                    dicom_files.append((path, str(data.get("SOPInstanceUID", "")), modality))
+                    if modality in ANNOTATION_MODALITIES:
+                        elements = [e for e in data.iterall() if e.keyword == "ReferencedSOPInstanceUID"]
+                        uids = dict.fromkeys(str(element.value) for element in elements)
+                        references.append((path, modality, list(uids)))
             except Skipped as error:
                 skip(path, str(error))
 
@@ -174,18 +181,7 @@ def dicom_units(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Unit]:
     by_uid = {uid: path for path, uid, _ in dicom_files if uid and uid_counts[uid] == 1}
 
     used_paths: set[Path] = set()
-    for path, _, modality in dicom_files:
-        if modality not in ANNOTATION_MODALITIES:
-            continue
-        try:
-            with skip_on_error(UNUSABLE_HEADER):
-                elements = read_dicom_header(path).iterall()
-                uids = [str(element.value) for element in elements if element.keyword == "ReferencedSOPInstanceUID"]
-        except Skipped as error:
-            skip(path, str(error))
-            continue
-
-        referenced_uids = list(dict.fromkeys(uids))
+    for path, modality, referenced_uids in references:
         slices = [by_uid[uid] for uid in referenced_uids if uid in by_uid]
         if not slices:
             skip(path, f"none of its referenced images was found ({modality}, {len(referenced_uids)} images)")
@@ -227,39 +223,36 @@ def _load_annotated_series(path: Path, files: list[Path], dataset: SourceDataset
     data = read_dicom_header(path, unit.skips)
     with skip_on_error(UNUSABLE_HEADER):
         slices = [read_dicom_header(file, unit.skips) for file in files]
-        return select_pictures(_labelled_volume(data, path, slices, unit), dataset, unit)
+        if len({(image.get("Rows"), image.get("Columns")) for image in slices}) != 1:
+            raise Skipped("its referenced slices differ in size")
+        for image in slices:
+            refuse_burned_in(image)
+        # SEG and RTSTRUCT reference slices in any order, but a volume needs them in order of
+        # position.
+        slices.sort(key=_slice_position)
+        masks = _segmentation_masks(path, slices) if data.Modality == "SEG" else _structure_masks(data, slices, unit)
+        if not masks:
+            raise Skipped("has no contour or segment on the available slices")
 
-
-def _labelled_volume(data: Any, path: Path, slices: list[Any], unit: Unit) -> LabelledVolume:
-    """Build the volume of a SEG or RTSTRUCT from its referenced slices."""
-    if len({(image.get("Rows"), image.get("Columns")) for image in slices}) != 1:
-        raise Skipped("its referenced slices differ in size")
-    for image in slices:
-        refuse_burned_in(image)
-    # SEG and RTSTRUCT reference slices in any order, but a volume needs them in order of position.
-    slices.sort(key=_slice_position)
-    masks = _segmentation_masks(path, slices) if data.Modality == "SEG" else _structure_masks(data, slices, unit)
-
-    if not masks:
-        raise Skipped("has no contour or segment on the available slices")
-
-    first_slice = slices[0]
-    orientation = np.asarray(first_slice.get("ImageOrientationPatient") or (1, 0, 0, 0, 1, 0), np.float64)
-    spacing = [float(distance) for distance in first_slice.get("PixelSpacing") or (1, 1)]
-
-    # Turning the plane upright may swap its rows and columns, and then its spacing too.
-    is_transposed = orient_upright(np.zeros((1, 2)), orientation).shape == (2, 1)
-
-    return LabelledVolume(
-        slices=lambda index, window: orient_upright(render_frame(slices[index], window, unit.skips), orientation),
-        masks={
-            label: np.stack([orient_upright(plane, orientation) for plane in mask]) for label, mask in masks.items()
-        },
-        spacing=(spacing[1], spacing[0]) if is_transposed else (spacing[0], spacing[1]),
-        numbers=[int(image.get("InstanceNumber", index) or index) for index, image in enumerate(slices)],
-        has_hu_scale=str(first_slice.get("Modality", "")) == "CT",
-        facts=header_facts(first_slice),
-    )
+        first_slice = slices[0]
+        orientation = np.asarray(first_slice.get("ImageOrientationPatient") or (1, 0, 0, 0, 1, 0), np.float64)
+        spacing = [float(distance) for distance in first_slice.get("PixelSpacing") or (1, 1)]
+        # Turning the plane upright may swap its rows and columns, and then its spacing too.
+        is_transposed = orient_upright(np.zeros((1, 2)), orientation).shape == (2, 1)
+        return select_pictures(
+            dataset,
+            unit,
+            render_slice=lambda index, window: orient_upright(
+                render_frame(slices[index], window, unit.skips), orientation
+            ),
+            masks={
+                label: np.stack([orient_upright(plane, orientation) for plane in mask]) for label, mask in masks.items()
+            },
+            spacing=(spacing[1], spacing[0]) if is_transposed else (spacing[0], spacing[1]),
+            slice_numbers=[int(image.get("InstanceNumber", index) or index) for index, image in enumerate(slices)],
+            has_hu_scale=str(first_slice.get("Modality", "")) == "CT",
+            header=header_facts(first_slice),
+        )
 
 
 def _slice_position(data: Any) -> tuple[float, int]:

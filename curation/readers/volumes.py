@@ -10,7 +10,6 @@ See also: DICOM series and the table of readers (`units.py`).
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,33 +46,30 @@ from curation.readers.pixels import (
 from dataset_builders.source_files import read_json
 
 
-@dataclass
-class LabelledVolume:
-    """A volume in display orientation, with label -> (n_slices, height, width) bool masks."""
-
-    slices: Callable[[int, tuple[float, float] | None], np.ndarray]
-    """Renders a slice, given its index and window: uint8, (height, width) grey or (height, width,
-    3) RGB.
-    """
-    masks: dict[str, np.ndarray]
-    spacing: tuple[float, float]
-    """(row, column) spacing in mm."""
-    numbers: Sequence[int]
-    """The source's number of each slice."""
-    has_hu_scale: bool
-    facts: Mapping[str, str]
-    """See `Picture.facts`."""
-
-
-def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) -> list[Picture]:
-    """Choose the slices of a volume and render them.
+def select_pictures(
+    dataset: SourceDataset,
+    unit: Unit,
+    render_slice: Callable[[int, tuple[float, float] | None], np.ndarray],
+    masks: Mapping[str, np.ndarray],
+    spacing: tuple[float, float],
+    slice_numbers: Sequence[int],
+    has_hu_scale: bool,
+    header: Mapping[str, str],
+) -> list[Picture]:
+    """Choose the slices of a volume in display orientation and render them.
 
     A slice whose labels need different windows becomes one picture per window.
 
     Args:
-        volume: the volume.
         dataset: its dataset, which sets the number of slices, the minimum area and the window.
         unit: the volume's unit; records labels that are too small on every slice.
+        render_slice: renders a slice, given its index and window: uint8, (height, width) grey or
+            (height, width, 3) RGB.
+        masks: label -> (n_slices, height, width) bool.
+        spacing: (row, column) spacing in mm.
+        slice_numbers: the source's number of each slice.
+        has_hu_scale: True if its values are in HU.
+        header: facts that the file states (`Picture.facts`).
 
     Returns:
         Pictures with square pixels.
@@ -81,33 +77,33 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
     choose_slices = spaced_slices if dataset.together else largest_slices
 
     chosen: dict[tuple[int, tuple[float, float] | None], list[str]] = defaultdict(list)
-    for label, mask in sorted(volume.masks.items()):
+    for label, mask in sorted(masks.items()):
         areas = mask.reshape(len(mask), -1).sum(1)
         slices = choose_slices(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
             unit.skips.append(f"the target is too small on every slice ({label})")
 
         # Without a HU scale a window in HU is meaningless, unless the dataset configures one.
-        window = display_window(label, dataset.window) if volume.has_hu_scale or dataset.window is not None else None
+        window = display_window(label, dataset.window) if has_hu_scale or dataset.window is not None else None
         for slice_index in slices:
             chosen[slice_index, window].append(label)
 
     pictures = []
     patient = patient_from_name(unit.key, dataset)
-    facts = merge_facts({"study": unit.key}, volume.facts, {"patient": patient})
+    facts = merge_facts({"study": unit.key}, header, {"patient": patient})
     for (slice_index, window), labels in sorted(
         chosen.items(), key=lambda chosen_slice: (chosen_slice[0][0], str(chosen_slice[0][1]))
     ):
-        picture = resample_square(np.ascontiguousarray(volume.slices(slice_index, window)), volume.spacing)
+        picture = resample_square(np.ascontiguousarray(render_slice(slice_index, window)), spacing)
         targets = {
-            label: PictureLabel(label, mask=resample_square(np.ascontiguousarray(mask[slice_index]), volume.spacing))
-            for label, mask in volume.masks.items()
+            label: PictureLabel(label, mask=resample_square(np.ascontiguousarray(mask[slice_index]), spacing))
+            for label, mask in masks.items()
             if mask[slice_index].any()
         }
 
         pictures.append(
             Picture(
-                f"{unit.key} slice {volume.numbers[slice_index]}",
+                f"{unit.key} slice {slice_numbers[slice_index]}",
                 picture if picture.ndim == 3 else to_rgb(picture),
                 [targets[label] for label in labels],
                 also=[target for label, target in targets.items() if label not in labels],
@@ -249,15 +245,16 @@ def _load_volume(
         for value, name in names.items():
             masks[name] = masks.get(name, False) | (class_values == value)
 
-    labelled = LabelledVolume(
-        slices=lambda at, window: to_grey(volume[at], window),
+    return select_pictures(
+        dataset,
+        unit,
+        render_slice=lambda index, window: to_grey(volume[index], window),
         masks=masks,
         spacing=spacing,
-        numbers=range(len(volume)),
+        slice_numbers=range(len(volume)),
         has_hu_scale=(dataset.modality or "").upper() in ("CT", "CTA"),
-        facts={},
+        header={},
     )
-    return select_pictures(labelled, dataset, unit)
 
 
 TEMPLATE_SCALE = 0.3

@@ -42,16 +42,7 @@ class BlindModel:
     statuses: dict[str, int]
 
 
-@dataclass(frozen=True)
-class BlindAsking:
-    """The language model of a blind baseline, the journal of its replies, and its settings."""
-
-    model: Writer
-    journal: Path
-    asking: AskSettings
-
-
-def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> BlindModel:
+def score_blind(family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: AskSettings) -> BlindModel:
     """Have a model answer questions without their images, and score the answers.
 
     Replies are journalled as they arrive, so a repeated call only repeats requests that failed.
@@ -59,12 +50,13 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
     Args:
         family: benchmark family, which determines prompt, reader and scores.
         questions: rows as in `questions_text`.
-        blind: the model.
+        model: the language model.
+        journal: file of its replies.
+        asking: settings of its requests.
 
     Returns:
         The scores and the statuses of the responses.
     """
-    model, asking = blind.model, blind.asking
     templates = {kind: get_prompt(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
     prompts: dict[str, str] = {}
     for row in questions.to_dict("records"):
@@ -78,7 +70,7 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
 
     # As in the harness, only servers get a system message.
     system = eval_spec(family).system if getattr(model, "uses_http", False) else None
-    replies = ask_once(model, prompts, asking, blind.journal, "asking without images", system)
+    replies = ask_once(model, prompts, asking, journal, "asking without images", system)
     answers = pd.DataFrame(
         [(json.loads(key)[2], 0, reply["reply"], reply["status"]) for key, reply in replies.items()],
         columns=["question_id", "sample", "response", "status"],

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
 
-from curation.report.blind_baseline import BlindAsking, BlindModel, score_blind
+from curation.report.blind_baseline import BlindModel
 from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
@@ -144,13 +144,15 @@ def blind_metrics(family: str) -> tuple[str, ...]:
     return (OVERALL_METRICS[family], "individual_accuracy") if family == PAIRS_FAMILY else (OVERALL_METRICS[family],)
 
 
-def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> QualityReport:
+def measure_quality(
+    data: str | Path, ask_blind: Callable[[str, pd.DataFrame], BlindModel] | None = None
+) -> QualityReport:
     """Measure the quality of a dataset, on its first split that has answers.
 
     Args:
         data: folder of a built dataset, or its id on the Hub. Images are compared unless it was
             built without them.
-        blind: a language model to ask without images.
+        ask_blind: `score_blind` with its model, which is asked without images.
 
     Returns:
         The report.
@@ -188,9 +190,8 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
         {part: digests.values() for part, digests in split_digests.items()},
     )
     digests = split_digests.get(split, {})
-    same_images: dict[str, list[str]] = defaultdict(list)
-    for name, digest in digests.items():
-        same_images[digest].append(name)
+    image_digests = pd.Series(digests, dtype=object)
+    same_images = image_digests.index.to_series().groupby(image_digests, sort=False).agg(list)
 
     # Questions that differ only in letter case, spacing or the order of options count as the same.
     text = questions["question"].str.casefold().str.split().str.join(" ")
@@ -208,10 +209,10 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
         rules={rule: score_choices([(index,) for index in answer(questions)]) for rule, answer in BLIND_RULES.items()},
         perfect=score_choices([tuple(answer) for answer in questions["answer"]])[OVERALL_METRICS[family]],
         repeated_questions=[ids for ids in repeated if len(ids) > 1],
-        same_images=[names for names in same_images.values() if len(names) > 1],
+        same_images=[names for names in same_images if len(names) > 1],
         images_in_splits={name: shared_digests[digest] for name, digest in digests.items() if digest in shared_digests},
         of_pairs=_measure_pairs(questions) if family == PAIRS_FAMILY else None,
-        blind_model=score_blind(family, questions, blind) if blind else None,
+        blind_model=ask_blind(family, questions) if ask_blind else None,
     )
 
 

@@ -271,10 +271,9 @@ def test_names_pair_only_with_unambiguous_images():
         ),
         (["", "."], ["a.png"], [missing, missing]),
     ):
-        pairing = pair_names(names, images, Path("/data/train"))
         results = [
             reason if index is None else images[index]
-            for index, reason in zip(pairing.image_indices, pairing.reasons, strict=True)
+            for index, reason in zip(*pair_names(names, images, Path("/data/train")), strict=True)
         ]
         assert results == expected, (names, images)
 

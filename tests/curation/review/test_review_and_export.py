@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 from PIL import Image
 
 from curation.mediconfusion_export import export_pairs, images_without_licence
+from curation.report.blind_baseline import score_blind
 from curation.report.quality import (
-    BlindAsking,
     blind_metrics,
     measure_quality,
     smallest_difference,
@@ -345,7 +346,10 @@ def test_a_model_that_memorized_the_answers_is_reported(source, tmp_path):
             for request in requests:
                 yield Response(request.question_id, 0, "AB"[questions[json.loads(request.question_id)[2]][0]])
 
-    report = measure_quality(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", AskSettings(temperature=0)))
+    asking = AskSettings(temperature=0)
+    report = measure_quality(
+        source, partial(score_blind, model=ByHeart(), journal=tmp_path / "blind.jsonl", asking=asking)
+    )
     assert report.blind_model.scores["set_accuracy"]["value"] == 100
     assert any("by heart gets 100.0 % (individual accuracy)" in line for line in report.warnings())
 
