@@ -20,12 +20,14 @@ from curation.deidentify.image_folder import is_gmai_folder
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
 from curation.gmai.sources import UNIT_JOURNAL, keyed_patient_id
-from curation.images.burned_in_text import PENDING_FOLDER, read_boxes, write_boxes
-from curation.images.file_names import (
+from curation.images.privacy import (
     DEIDENTIFICATION_REPORT,
     DEIDENTIFIED_TABLE,
+    PENDING_FOLDER,
     load_patient_groups,
     name_list_path,
+    read_boxes,
+    write_boxes,
 )
 from curation.mediconfusion_export import category_counts
 from curation.writing.question_writing import REVIEWS_FILE

@@ -51,7 +51,7 @@ def embed(
     """
     import pandas as pd
 
-    from curation.images import file_names, image_index
+    from curation.images import image_index, privacy
     from curation.mining import embedding, pair_search
 
     spec = embedding.parse_encoder(encoder, pooling, revision, name)
@@ -72,13 +72,13 @@ def embed(
     unreadable = pd.read_csv(out / image_index.UNREADABLE_FILE, dtype=str, keep_default_na=False)
     if len(unreadable):
         # A file may be named after its patient, so names are shown on a screen only; logs get ids.
-        names = file_names.load_file_names(out) if sys.stdout.isatty() else {}
+        names = privacy.load_file_names(out) if sys.stdout.isatty() else {}
         typer.echo(f"{len(unreadable)} images could not be read and are left out:")
         for row in unreadable.to_dict("records"):
             typer.echo(f"  {names.get(row['image'], row['image'])}: {row['reason']}")
-    if file_names.name_list_path(out).is_file():
+    if privacy.name_list_path(out).is_file():
         typer.echo(
-            f"{file_names.name_list_path(out)} maps ids to files; keep it and {out}.key private",
+            f"{privacy.name_list_path(out)} maps ids to files; keep it and {out}.key private",
             err=True,
         )
 
@@ -143,7 +143,7 @@ def pairs(
     """
     import pandas as pd
 
-    from curation.images import file_names, image_index, image_table
+    from curation.images import image_index, image_table, privacy
     from curation.mining import embedding, pair_mining, pair_search
 
     options = {
@@ -159,7 +159,7 @@ def pairs(
     index = pd.read_parquet(embeddings / image_index.INDEX_FILE)
     metadata = None
     if table is not None:
-        files = file_names.load_file_names(embeddings)
+        files = privacy.load_file_names(embeddings)
         # The index may contain ids, but the table has file names.
         names = [files.get(image, image) for image in index["image"]]
         metadata = image_table.align_to_images(names, table)
@@ -186,7 +186,7 @@ def pairs(
     report = pair_mining.mine_pairs(
         search, images, out, pair_mining.PairFilter(near_duplicate, top, cap_per_image), sample, seed, search_blocks=run
     )
-    file_names.share_name_list(embeddings, out)
+    privacy.share_name_list(embeddings, out)
 
     counts = report["counts"]
     typer.echo(

@@ -44,7 +44,7 @@ def write_drafts(
     """
     import pandas as pd
 
-    from curation.images import file_names, image_table
+    from curation.images import image_table, privacy
     from curation.writing.question_writing import write_questions
     from eval_harness.models.interface import parse_price
 
@@ -62,7 +62,7 @@ def write_drafts(
 
     # Pairs name images by their keyed ids, the table of captions by their file names.
     images = sorted({*pair_table["image_1"], *pair_table["image_2"]})
-    files = file_names.load_file_names(pairs)
+    files = privacy.load_file_names(pairs)
     image_files = [files.get(image, image) for image in images]
     metadata = image_table.align_to_images(list(files.values()) or image_files, table)
     caption_column = metadata.set_index("image")["caption"]
@@ -78,7 +78,7 @@ def write_drafts(
     )
     funnel = write_questions(pair_table, image_captions, writer, out, asking)
     # The drafts use the ids of the pairs, so they need the list that maps ids to files.
-    file_names.share_name_list(pairs, out)
+    privacy.share_name_list(pairs, out)
     for stage, count in funnel.items():
         typer.echo(f"{stage}: {count}")
     if not funnel["written"]:

@@ -153,7 +153,7 @@ def withdraw(
 
     from curation.deidentify.image_folder import is_gmai_folder
     from curation.gmai.sources import withdraw_patient
-    from curation.images.file_names import DEIDENTIFICATION_REPORT
+    from curation.images.privacy import DEIDENTIFICATION_REPORT
     from curation.withdraw import (
         UNREACHED_COPIES,
         group_ids,

@@ -22,7 +22,7 @@ is applied immediately: the image moves from pending/ to images/, or is deleted 
 labels and its rows in table.csv. In a folder of `gmai`, the next run of `gmai` applies it. The page
 is served on this machine only.
 
-See also: detection of burned-in text (`images/burned_in_text.py`).
+See also: detection of burned-in text (`images/privacy.py`).
 """
 
 import json
@@ -49,14 +49,19 @@ from curation.deidentify.image_labels import (
 from curation.deidentify.patient_table import PatientTable, delete_rows, header_identifiers
 from curation.gmai.benchmark_files import undecided_pictures
 from curation.gmai.sources import PICTURES_FOLDER, UNIT_JOURNAL
-from curation.images.burned_in_text import DECISIONS_FILE, PENDING_FOLDER, black_out, find_text, read_boxes, write_boxes
-from curation.images.file_names import (
+from curation.images.image_index import decode_rgb, list_files
+from curation.images.privacy import (
+    DECISIONS_FILE,
     DEIDENTIFICATION_REPORT,
     DEIDENTIFIED_TABLE,
+    PENDING_FOLDER,
+    black_out,
+    find_text,
     name_list_path,
+    read_boxes,
+    write_boxes,
     write_private_csv,
 )
-from curation.images.image_index import decode_rgb, list_files
 from curation.readers.pictures import Skip, is_dicom, is_exif_rotated, refuse_contradictions, skip_from_error
 from curation.readers.pixels import (
     UNUSABLE_HEADER,

@@ -25,8 +25,7 @@ from tqdm import tqdm
 
 from curation.exam.exam_tasks import SIZE_PX, TASKS, Proposal, third
 from curation.exam.series import SourceSlice, read_slices
-from curation.images.burned_in_text import find_text
-from curation.images.file_names import DEIDENTIFICATION_REPORT, write_private_csv
+from curation.images.privacy import DEIDENTIFICATION_REPORT, find_text, write_private_csv
 from curation.mediconfusion_export import export_pairs
 from curation.readers.dataset import WINDOWS
 from curation.readers.pictures import Skip, count_skip_reasons, is_volume, relative_name, skip_from_error

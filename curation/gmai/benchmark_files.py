@@ -44,15 +44,15 @@ from curation.gmai.sources import (
     Overlay,
     Sources,
 )
-from curation.images.burned_in_text import (
+from curation.images.privacy import (
     DECISIONS_FILE,
     TEXT_BOXES_FILE,
     TextBox,
     black_out,
     find_text,
+    privacy_manifest,
     read_boxes,
 )
-from curation.images.file_names import privacy_manifest
 from curation.readers.dataset import SourceDataset
 from curation.readers.shapes import decode_segmentation
 from dataset_builders.benchmarks.gmai_mmbench.reader import render_tree_page

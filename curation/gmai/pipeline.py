@@ -54,8 +54,8 @@ from curation.gmai.selecting import (
     write_questions_file,
 )
 from curation.gmai.sources import Item, Overlay, Sources, read_items, read_sources
-from curation.images.file_names import name_list_path, write_private_csv
 from curation.images.image_table import read_dataframe
+from curation.images.privacy import name_list_path, write_private_csv
 from curation.readers.pictures import count_skip_reasons, refuse_contradictions
 from curation.review.review import gwet_ac1
 from curation.writing.asking import AskSettings, Writer

@@ -28,7 +28,7 @@ from PIL import Image
 from pydantic import Field, ValidationError, model_validator
 from tqdm import tqdm
 
-from curation.images.file_names import name_list_path, privacy_manifest
+from curation.images.privacy import name_list_path, privacy_manifest
 from curation.readers.dataset import ExistingPath, SourceDataset, StrictModel
 from curation.readers.pictures import Picture, PictureLabel, Skip, Unit, skip_from_error
 from curation.readers.pixels import Skipped, encode_mask, error_cause, resize_plane

@@ -27,7 +27,7 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.images.file_names import assign_image_ids
+from curation.images.privacy import assign_image_ids
 from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import endpoint

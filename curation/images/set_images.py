@@ -14,8 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.burned_in_text import burned_in_note
-from curation.images.file_names import load_patient_groups, privacy_manifest
+from curation.images.privacy import burned_in_note, load_patient_groups, privacy_manifest
 from dataset_builders.build import replace_folder
 from dataset_builders.contents.pseudonyms import Pseudonyms, load_pseudonyms, read_withdrawn_ids
 from dataset_builders.errors import BadInput, Problems

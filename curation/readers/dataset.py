@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from curation.images.file_names import load_patient_groups
 from curation.images.pairing import strip_suffix
+from curation.images.privacy import load_patient_groups
 
 
 class StrictModel(BaseModel):

@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 from fastapi import FastAPI
 
-from curation.images.file_names import load_file_names
 from curation.images.image_table import table_rows
+from curation.images.privacy import load_file_names
 from curation.writing.asking import PROMPT_CATEGORIES
 from curation.writing.captions import load_categories
 from curation.writing.question_writing import REVIEWS_FILE, read_drafts

@@ -33,8 +33,7 @@ from curation.deidentify.patient_table import (
     redact_words,
 )
 from curation.gmai.sources import read_sources
-from curation.images.burned_in_text import read_boxes
-from curation.images.file_names import load_file_names
+from curation.images.privacy import load_file_names, read_boxes
 from curation.readers.units import list_units
 from dataset_builders.browser_page.page_markup import KEY_HELP
 from tests.commands import medprobe

@@ -25,7 +25,7 @@ from fastapi.testclient import TestClient
 from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
-from curation.images.burned_in_text import read_boxes
+from curation.images.privacy import read_boxes
 from curation.review.review import ReviewLog
 from medprobe import command_line
 from tests.commands import medprobe

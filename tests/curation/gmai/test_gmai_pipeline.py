@@ -21,7 +21,7 @@ from curation.gmai import benchmark_files, pipeline, sources
 from curation.gmai.label_table import TAGS_FILE
 from curation.gmai.pipeline import VALIDATION_LOG, build_tagging, build_validation
 from curation.gmai.question_templates import CANDIDATES_FILE
-from curation.images.burned_in_text import read_boxes
+from curation.images.privacy import read_boxes
 from dataset_builders.browser_page.page import record_decision
 from dataset_builders.errors import BadInput
 from dataset_builders.files import read_journal

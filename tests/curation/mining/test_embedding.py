@@ -19,9 +19,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import HfApi
 from PIL import Image
 
-from curation.images.file_names import load_file_names
 from curation.images.image_index import RemoteImages, decode_rgb, index_images, list_images, open_image_source
 from curation.images.image_table import align_to_images, read_image_table
+from curation.images.privacy import load_file_names
 from curation.mining.embedding import Encoder, EncoderSpec, embed, load_encoder, open_embeddings, parse_encoder
 from dataset_builders.errors import BadInput
 from tests.curation.commands import curate
