@@ -34,10 +34,9 @@ from curation.deidentify.patient_table import (
 )
 from curation.gmai.sources import read_sources
 from curation.images.privacy import load_file_names, read_boxes
-from curation.readers.units import list_units
 from dataset_builders.browser_page.page_markup import KEY_HELP
 from tests.commands import medprobe
-from tests.curation.gmai.phantoms import write_all
+from tests.curation.gmai.phantoms import load_pictures, read_dataset, write_all
 from tests.helpers import refused
 from tests.planting import FAMILY_NAMES, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 
@@ -129,19 +128,34 @@ def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
     )
 
 
-def test_a_withdrawal_reaches_images_that_wait_for_a_decision(tmp_path, monkeypatch):
+@pytest.fixture
+def labelled_images(tmp_path, monkeypatch):
+    """Return a function that writes raw/<n>.png of grey level 40 n and the YOLO label txt/<n>.txt,
+    whose class is n or 0. Text is found in images whose level `has_text` accepts.
+    """
+
+    def write(count, has_text, classes=()):
+        for number in range(count):
+            for folder in ("raw", "txt"):
+                (tmp_path / folder).mkdir(exist_ok=True)
+            Image.new("L", (80, 80), 40 * number).save(tmp_path / "raw" / f"{number}.png")
+            (tmp_path / "txt" / f"{number}.txt").write_text(f"{number if classes else 0} 0.5 0.5 0.1 0.1\n")
+        if classes:
+            (tmp_path / "txt" / "classes.txt").write_text("\n".join(classes))
+        monkeypatch.setattr(
+            "curation.deidentify.image_folder.find_text",
+            lambda image: [(1, 1, 9, 9)] * has_text(image.getpixel((0, 0))[0]),
+        )
+        return tmp_path / "clean"
+
+    return write
+
+
+def test_a_withdrawal_reaches_images_that_wait_for_a_decision(tmp_path, labelled_images):
     """A later decision must not bring a withdrawn patient's image back; its labels are deleted."""
-    for folder in ("raw", "txt"):
-        (tmp_path / folder).mkdir()
-    for number in range(3):
-        Image.new("L", (80, 80), 40 * number).save(tmp_path / "raw" / f"{number}.png")
-        (tmp_path / "txt" / f"{number}.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    clean = labelled_images(3, has_text=bool)
     groups = "image,group\n0.png,Patient 1\n1.png,Patient 1\n2.png,Patient 2\n"
     (tmp_path / "table.csv").write_text(groups)
-    monkeypatch.setattr(
-        "curation.deidentify.image_folder.find_text", lambda image: [(1, 1, 9, 9)] if image.getpixel((0, 0))[0] else []
-    )
-    clean = tmp_path / "clean"
     options = ("--table", "table.csv", "--labels", "txt", "--out", "clean")
     medprobe("curate", "deidentify", "raw", *options, cwd=tmp_path)
     assert len(pending_images(clean)) == 2
@@ -313,19 +327,10 @@ def test_an_id_is_removed_with_any_separators(number):
 DATASET_NAMES = {"coco": "coco-ct", "voc": "voc-us", "yolo": "yolo-us", "masks": "masks-mr", "nifti": "nifti-ct"}
 
 
-def targets(base, entry):
+def pictures_by_key(base, entry):
     """Read the dataset of an entry of sources.yaml: key -> picture with its targets."""
-    (base / "read.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
-    sources = read_sources(base / "read.yaml")
-    units, skips = list_units(sources.datasets[0])
-    pictures = {}
-    for unit in units:
-        try:
-            for picture in unit.load(unit):
-                pictures[picture.key] = picture
-        except Exception as reason:  # odd.png and the like, which are left out before and after
-            skips.append((unit.key, str(reason)))
-    return pictures
+    pictures, _ = load_pictures(read_dataset(base, **entry | {"min_area": 0}))
+    return {picture.key: picture for picture in pictures}
 
 
 @pytest.mark.parametrize("reader", list(DATASET_NAMES))
@@ -367,12 +372,12 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
         search_text=False,
         labels=[load_image_labels(labels, images)],
     )
-    original_pictures = targets(tmp_path, entry)
+    original_pictures = pictures_by_key(tmp_path, entry)
     overrides = {"path": str(out / "images"), "annotations": str(out / "labels")}
     if reader != "nifti":
         # Labels of every other format are written as COCO.
         overrides |= {"reader": "coco", "annotations": str(out / "labels" / "1.json"), "classes": {}}
-    deidentified_pictures = targets(tmp_path, entry | overrides)
+    deidentified_pictures = pictures_by_key(tmp_path, entry | overrides)
     original_names = load_file_names(out)
     # Masks have numbers for classes until sources.yaml names them.
     class_names = (
@@ -400,17 +405,9 @@ def test_labels_are_unchanged_and_without_patient_data(tmp_path, reader):
     assert found_below(out, [person]) == []
 
 
-def test_dropping_an_image_deletes_its_labels(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "curation.deidentify.image_folder.find_text", lambda image: [(0, 0, 9, 9)] * (image.getpixel((0, 0))[0] == 0)
-    )
-    for folder in ("raw", "txt"):
-        (tmp_path / folder).mkdir()
-    for number in range(4):
-        Image.new("L", (32, 24), 60 * number).save(tmp_path / "raw" / f"{number}.png")
-        (tmp_path / "txt" / f"{number}.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+def test_dropping_an_image_deletes_its_labels(tmp_path, labelled_images):
+    out = labelled_images(4, has_text=lambda level: level == 0)
     (tmp_path / "raw" / "3.png").unlink()
-    out = tmp_path / "clean"
     labels = load_image_labels(tmp_path / "txt", tmp_path / "raw")
     report = deidentify_folder(tmp_path / "raw", out, labels=[labels])
     # Label 3 has no image, and the image 0 has text in it.
@@ -450,21 +447,15 @@ def test_patients_of_two_sets_are_matched_only_under_one_key(tmp_path):
     # One patient has a different pseudonym under each key.
     assert "different `deidentify` keys" in refused(read_sources, tmp_path / "s.yaml")
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entries["one"]]}))
-    (dataset,) = read_sources(tmp_path / "s.yaml").datasets
-    pictures = [picture for unit in list_units(dataset)[0] for picture in unit.load(unit)]
+    pictures, _ = load_pictures(read_sources(tmp_path / "s.yaml").datasets[0])
     assert len(pictures) == 8 and all(picture.facts["patient"].startswith("g-") for picture in pictures)
     assert len({picture.facts["patient"] for picture in pictures}) == 4
 
 
-def test_class_names_lose_patient_names_and_stay_distinct(tmp_path):
+def test_class_names_lose_patient_names_and_stay_distinct(tmp_path, labelled_images):
     """Names from the table are removed, except `Lung`, which is a name and an organ."""
     classes = ["lesion Vögtlander", "Lung", "QUIGLEY lesion", "Vögtlander", "Quigley"]
-    for number in range(5):
-        (tmp_path / "raw").mkdir(exist_ok=True)
-        Image.fromarray(np.full((32, 32), 40 * number, np.uint8)).save(tmp_path / "raw" / f"{number}.png")
-        (tmp_path / "txt").mkdir(exist_ok=True)
-        (tmp_path / "txt" / f"{number}.txt").write_text(f"{number} 0.5 0.5 0.3 0.3")
-    (tmp_path / "txt" / "classes.txt").write_text("\n".join(classes))
+    out = labelled_images(5, has_text=lambda level: False, classes=classes)
     table = pd.DataFrame(
         {"image": [f"{number}.png" for number in range(3)], "who": ["Vögtlander^Anna", "Quigley^Lung", ""]}
     )
@@ -475,14 +466,8 @@ def test_class_names_lose_patient_names_and_stay_distinct(tmp_path):
         names=["who"],
     )
     labels = load_image_labels(tmp_path / "txt", tmp_path / "raw")
-    deidentify_folder(
-        tmp_path / "raw",
-        tmp_path / "out",
-        patient_table,
-        search_text=False,
-        labels=[labels],
-    )
-    written = json.loads((tmp_path / "out" / "labels" / "1.json").read_text())
+    deidentify_folder(tmp_path / "raw", out, patient_table, labels=[labels])
+    written = json.loads((out / "labels" / "1.json").read_text())
     names = [category["name"] for category in written["categories"]]
     # Two classes would both be "[removed]"; the second gets a number.
     assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]

@@ -1,9 +1,11 @@
-"""Run docs/tour.md command by command: drawn images, random encoders, a stand-in language model."""
+"""Run docs/tour.md and docs/exam.md command by command, with drawn images and small models."""
 
 import csv
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +14,43 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from curation.exam.exam_tasks import TASKS
 from curation.review.review import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from dataset_builders.hub.repository import open_repository
 from leaderboard_space.data.board import Board
+from medprobe import load_results
 from tests.commands import medprobe
 from tests.curation.model_server import model_server, stand_in_answer
 
-TOUR = (Path(__file__).resolve().parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
-TOUR_COMMANDS = [line for block in re.findall(r"(?ms)^```bash\n(.*?)^```", TOUR) for line in block.splitlines()]
-
+ROOT = Path(__file__).resolve().parents[2]
 IMAGE_COUNT = 30
+
+
+def run_page(page, folder, stand_ins, **environment):
+    """Run the commands of a page of docs, with other words for some; return command -> output."""
+    blocks = re.findall(r"(?ms)^```bash\n(.*?)^```", (ROOT / "docs" / page).read_text(encoding="utf-8"))
+    lines = [line for block in blocks for line in block.splitlines()]
+    outputs = {}
+    for line in lines:
+        command = line
+        for text, replacement in stand_ins.items():
+            command = command.replace(text, replacement)
+        program, *arguments = shlex.split(command)
+        if program == "python":
+            words = [sys.executable, ROOT / arguments[0], *arguments[1:]]
+            outputs[line] = subprocess.run(words, check=True, cwd=folder, capture_output=True).stdout
+        else:
+            outputs[line] = medprobe(*arguments, cwd=folder, **environment).stdout
+    assert len(outputs) == len(lines)
+    return outputs
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """List the (store, built sets) of every board that is served."""
+    boards = []
+    monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: boards.append((store, options["data"])))
+    return boards
 
 
 def draw_images(folder):
@@ -46,9 +75,8 @@ def draw_images(folder):
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeypatch):
+def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeypatch, served):
     draw_images(tmp_path)
-    served = []
 
     def review(app, **_):
         """Review through the page: all pairs but the first are good."""
@@ -64,7 +92,6 @@ def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeyp
                 assert client.post("/save", json=decision).json()["said"].startswith("saved")
 
     monkeypatch.setattr("uvicorn.run", review)
-    monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
     with model_server(stand_in_answer) as (address, _):
         # The tour's models are too large for a test; its other words are run as they are.
         stand_ins = {
@@ -73,13 +100,8 @@ def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeyp
             "--top 30": "--top 30 --med-at-least=-1 --gen-at-most=1",  # random weights see hardly any difference
             "http://127.0.0.1:8000/v1": address,
         }
-        outputs = {}
-        for line in TOUR_COMMANDS:
-            command = line
-            for text, replacement in stand_ins.items():
-                command = command.replace(text, replacement)
-            outputs[line] = medprobe(*shlex.split(command)[1:], cwd=tmp_path, OPENAI_API_KEY="none").stdout
-    assert len(outputs) == len(TOUR_COMMANDS) > 12
+        outputs = run_page("tour.md", tmp_path, stand_ins, OPENAI_API_KEY="none")
+    assert len(outputs) > 12
     pairs = pd.read_parquet(tmp_path / "pairs" / "pairs.parquet")
     counts = json.loads((tmp_path / "pairs" / "report.json").read_text())["counts"]
     assert (len(pairs), counts["found"], counts["same_group"]) == (
@@ -110,3 +132,15 @@ def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeyp
         if candidate.kind == "custom"
     ]
     assert (section.title(), section.questions, len(section.entries)) == ("our-hospital", 2 * (len(pairs) - 1), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.exhaustive
+def test_the_tour_puts_an_exam_on_the_board(tmp_path, monkeypatch, served):
+    # The search, which takes most of the time, has tests of its own.
+    monkeypatch.setattr("curation.exam.pairs.find_text", lambda image, letters: [])
+    run_page("exam.md", tmp_path, {"demo/models/tiny-vlm": "baseline:chance"})
+    assert served == [("demo", ["demo/data/exam"])]
+    labels = load_results(tmp_path / "demo")["facet_value"]
+    assert {task.ability for task in TASKS.values()} <= set(labels)

@@ -6,11 +6,8 @@ import csv
 import io
 import json
 import re
-import shlex
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +20,9 @@ import medprobe
 from curation.exam.exam_tasks import TASKS
 from curation.exam.series import read_slices
 from dataset_builders.errors import BadInput
-from tests.commands import medprobe as run_medprobe
 from tests.curation.commands import curate
-from tests.curation.exam.exam_reader import read_answer
-from tests.curation.exam.studies import WRONG_RADIOGRAPHS, WRONG_SLICES, Series, Studies, Truth
+from tests.curation.exam.studies import WRONG_RADIOGRAPHS, WRONG_SLICES, Series, Studies, Truth, read_answer
 
-ROOT = Path(__file__).resolve().parents[3]
 BORDER_PX = 8
 
 
@@ -214,26 +208,6 @@ def test_pictures_with_text_are_left_out(tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["file"].partition("/")[0] for row in rows] == ["named"]
     assert "searched" in (tmp_path / "exam" / "manifest.json").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.exhaustive
-def test_the_tour_puts_an_exam_on_the_board(tmp_path, monkeypatch):
-    [tour] = re.findall(r"(?ms)^```bash\n(.*?)^```", (ROOT / "docs" / "exam.md").read_text())
-    served = []
-    # The search, which takes most of the time, has tests of its own.
-    monkeypatch.setattr("curation.exam.pairs.find_text", lambda image, letters: [])
-    monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
-    for command in tour.replace("demo/models/tiny-vlm", "baseline:chance").splitlines():
-        program, *words = shlex.split(command)
-        if program == "python":
-            subprocess.run([sys.executable, ROOT / words[0], *words[1:]], check=True, cwd=tmp_path)
-        else:
-            run_medprobe(*words, cwd=tmp_path)
-    assert served == [("demo", ["demo/data/exam"])]
-    labels = medprobe.load_results(tmp_path / "demo")["facet_value"]
-    assert {task.ability for task in TASKS.values()} <= set(labels)
 
 
 def test_folders_without_headers_are_refused(tmp_path):
