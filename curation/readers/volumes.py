@@ -141,9 +141,6 @@ def spaced_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> lis
         min_area_px: minimum area for a slice to count.
     """
     labelled_slices = np.flatnonzero((areas > 0) & (areas >= min_area_px))
-    if not len(labelled_slices):
-        return []
-
     # At least every second slice: adjacent slices are nearly identical.
     step = max(2, len(labelled_slices) // max_slices)
     count = min(max_slices, -(-len(labelled_slices) // step))
