@@ -1,6 +1,6 @@
 """DICOM data sets, tables, pictures and labels lose what identifies their patient.
 
-See also: everything that `deidentify` writes and prints (`test_no_patient_leaves.py`).
+See also: everything that `deidentify` writes and prints (`test_workflows.py`).
 """
 
 import io
@@ -55,9 +55,6 @@ def dicom_with_hidden_name(kind, person, rng):
         dtype=np.uint16,
     )
     name = person.everything.encode()
-    data.Rows, data.Columns = values.shape
-    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 0
-    data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
     data.RescaleSlope, data.RescaleIntercept, data.WindowCenter, data.WindowWidth = 1, 0, 2048, 4095
     data.PixelData = values.tobytes()
     if kind == "unused bits":  # an overlay plane in bits 12 to 15: a bit of the name in each pixel

@@ -271,7 +271,7 @@ def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
     """Pictures with text are not used before a decision, and masked regions are black in the
     output.
 
-    See also: detection of text (`test_no_patient_leaves.py`).
+    See also: detection of text (`test_workflows.py`).
     """
     monkeypatch.setattr(
         benchmark_files,
