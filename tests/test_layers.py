@@ -149,6 +149,7 @@ def test_imports_point_one_way():
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.exhaustive
 def test_the_board_loads_no_back_end_and_no_run():
     """Check with all modules of its own: a Space does not install packages that run models."""
     board = sorted(module for module in MODULES if module.startswith("leaderboard_space"))

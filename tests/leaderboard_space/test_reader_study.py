@@ -100,6 +100,7 @@ def test_agreement_and_common_failures(runs):
     assert group.alpha == pytest.approx(1 - 2 * sum(a != b for a, b in pairs) / expected)
 
 
+@pytest.mark.exhaustive
 def test_the_command_and_the_board_say_the_same_and_rank_no_person(runs, phantoms):
     folder, names = runs[0], ["R1", "R3", "Big", "Part"]
     said = command("compare", *names, cwd=folder).stdout

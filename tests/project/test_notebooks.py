@@ -20,6 +20,7 @@ def test_there_are_three():
     assert [path.stem for path in BOOKS] == ["compare_two_models", "evaluate_and_submit", "load_and_look"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_holds(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

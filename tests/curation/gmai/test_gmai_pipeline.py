@@ -90,6 +90,7 @@ def test_vlmevalkit_can_read_the_tsvs(built_set):
             assert table["answer"].str.fullmatch("[A-E]").all()
 
 
+@pytest.mark.exhaustive
 def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
     """A run that is killed repeatedly, with a torn last line in its journal, reads every unit once.
 
@@ -353,6 +354,7 @@ def real_set(tmp_path_factory, sources):
 
 
 @pytest.mark.sources
+@pytest.mark.exhaustive
 def test_real_boxes_become_box_questions_about_the_chest(real_set):
     boxes = [w for w in real_set.written if w.case.item.dataset == "boxes"]
     assert len(boxes) >= 25

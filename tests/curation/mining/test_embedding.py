@@ -28,6 +28,7 @@ from tests.curation.commands import curate
 from tests.helpers import refused
 from tests.localhub.accounts import CURATOR
 from tests.processes import start
+from tests.sampling import few
 
 
 @pytest.fixture
@@ -47,15 +48,18 @@ def images(tmp_path):
 
 @pytest.mark.parametrize(
     ("encoder", "pooling", "dimensions"),
-    [
-        ("transformers:dinov2", "cls", 32),
-        ("transformers:dinov2", "mean", 32),
-        ("transformers:clip", "projected", 24),
-        ("transformers:clip", "mean", 32),
-        ("open_clip:local-dir:biomedclip", "projected", 24),
-        ("open_clip:local-dir:biomedclip", "mean", 64),
-        ("open_clip:local-dir:biomedclip", "cls", 64),
-    ],
+    few(
+        [
+            ("transformers:dinov2", "cls", 32),
+            ("transformers:dinov2", "mean", 32),
+            ("transformers:clip", "projected", 24),
+            ("transformers:clip", "mean", 32),
+            ("open_clip:local-dir:biomedclip", "projected", 24),
+            ("open_clip:local-dir:biomedclip", "mean", 64),
+            ("open_clip:local-dir:biomedclip", "cls", 64),
+        ],
+        3,
+    ),
 )
 def test_batches_equal_single_images(models, images, tmp_path, encoder, pooling, dimensions):
     library, *local, name = encoder.split(":")

@@ -174,6 +174,7 @@ def upload(api, name, splits, config="default"):
         api.upload_file(path_or_fileobj=file.getvalue(), path_in_repo=path, repo_id=name, repo_type="dataset")
 
 
+@pytest.mark.exhaustive
 def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
     presets = ["vqa-rad", "pathvqa", "mmmu-medical"]
     names = [PRESETS[preset].source for preset in presets]

@@ -143,6 +143,7 @@ def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: P
         assert chosen == record["choice_by_careful_reader"], record["index"]
 
 
+@pytest.mark.exhaustive
 def test_every_recorded_verdict_of_vlmevalkit_is_reproduced(sources: Path) -> None:
     """GMAI-MMBench's official reader gives the verdicts (`hit`) on the answers of five models."""
     files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))

@@ -192,6 +192,7 @@ def test_slow_submissions_are_postponed_and_refusals_remembered(owner, run, data
     assert [outcome.status for outcome in again] == ["refused", "refused"]
 
 
+@pytest.mark.exhaustive
 def test_the_printed_command_accepts_only_the_reviewed_commit(owner, run, data, as_owner, tmp_path, local_hub):
     moved = Path(shutil.copytree(data, tmp_path / "a folder's data"))
     rows = [

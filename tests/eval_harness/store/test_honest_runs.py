@@ -24,7 +24,7 @@ def data(phantoms):
 
 @pytest.mark.parametrize(
     "case",
-    few(cases(12, COUNT), 3),
+    few(cases(12, COUNT)),
     ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}",
 )
 def test_honest_runs_land_in_a_folder_and_are_verified(case, data, tmp_path):

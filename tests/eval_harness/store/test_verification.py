@@ -282,6 +282,7 @@ def test_by_command(owner, data, as_owner, tmp_path):
     assert f"{STORE}@1: added" in output
 
 
+@pytest.mark.exhaustive
 def test_parallel_verifiers_add_each_submission_once(owner, data, as_owner, tmp_path):
     for n in range(4):
         submit_to_store(

@@ -40,7 +40,7 @@ def check_sums(explained):
     assert explained.low - 1e-3 <= explained.different_points <= explained.high + 1e-3
 
 
-@pytest.mark.parametrize("seed", few(range(16), 6))
+@pytest.mark.parametrize("seed", few(range(16), 2))
 def test_one_planted_fault_is_named_first(seed):
     pair = planted_pair(random.Random(seed), 1)
     explained = explain(pair.a, pair.b)
@@ -56,7 +56,7 @@ def test_one_planted_fault_is_named_first(seed):
         assert explained.different_points == pytest.approx(0, abs=0.1)
 
 
-@pytest.mark.parametrize("seed", few(range(6), 2))
+@pytest.mark.parametrize("seed", few(range(6)))
 def test_exchanged_sides_change_only_the_sign(seed):
     pair = planted_pair(random.Random(1000 + seed), 2)
     forward, back = explain(pair.a, pair.b), explain(pair.b, pair.a)
@@ -69,7 +69,7 @@ def test_exchanged_sides_change_only_the_sign(seed):
     )
 
 
-@pytest.mark.parametrize("seed", few(range(12), 3))
+@pytest.mark.parametrize("seed", few(range(12)))
 def test_nothing_is_named_without_a_fault(seed):
     pair = faultless_pair(random.Random(seed))
     explained = explain(pair.a, pair.b)
@@ -77,7 +77,8 @@ def test_nothing_is_named_without_a_fault(seed):
     assert explained.causes == []
 
 
-@pytest.mark.parametrize("seed", few(range(12), 1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", few(range(12)))
 def test_points_are_the_mean_over_all_orders_of_exchange(seed):
     """The key, lost answers and the rest, with each intermediate run scored as a run of its own."""
     rng = random.Random(seed)

@@ -19,7 +19,7 @@ from tests.browser import download, eventually, here, mark, tab
 from tests.leaderboard_space.serving import board
 from tests.sampling import few
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
 
 @pytest.fixture(scope="module")

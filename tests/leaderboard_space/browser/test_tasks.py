@@ -104,6 +104,7 @@ def tab_to(page: Any, name: str) -> None:
     raise AssertionError((name, seen))
 
 
+@pytest.mark.exhaustive
 def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served, tmp_path: Path) -> None:
     """Name, file, scoring and submitting each show their focus; no list stays open; the outcome is
     announced; axe finds no violation.

@@ -151,6 +151,7 @@ def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> Non
     assert ("under 0.05" in formatted) == (p < 0.05 and number[1] == "0.050")
 
 
+@pytest.mark.exhaustive
 def test_bars_of_causes_add_up_to_the_difference(phantoms: Path, tmp_path: Path) -> None:
     """The bars agree with `medprobe.why`; a comparison of three results, or on a selection, has no
     bars.

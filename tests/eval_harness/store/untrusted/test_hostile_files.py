@@ -42,7 +42,7 @@ def harmless(line: str) -> bool:
 
 
 @pytest.mark.usefixtures("examine_in_child")
-@pytest.mark.parametrize("name", few(FILES, 12))
+@pytest.mark.parametrize("name", few(FILES, 5))
 def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name):
     # A pickle that is loaded would leave its mark in the working directory.
     monkeypatch.chdir(tmp_path)
@@ -85,7 +85,7 @@ def examine_folder_here(workdir, folder, dataset) -> str:
 RUN_JSON_VARIANTS = list(run_jsons({name: {} for name in ("request", "method", "model", "benchmark", "environment")}))
 
 
-@pytest.mark.parametrize("name", few(RUN_JSON_VARIANTS, 8))
+@pytest.mark.parametrize("name", few(RUN_JSON_VARIANTS, 3))
 def test_a_hostile_run_is_refused(stored, dataset, tmp_path, name):
     workdir, folder = stored
     (tmp_path / "answers.parquet").write_bytes((workdir / "answers.parquet").read_bytes())

@@ -59,7 +59,7 @@ def test_results_and_errors_are_returned(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "hostile",
-    few([sandboxed.use_memory, sandboxed.swallow_errors, sandboxed.exit_process, sandboxed.spin], 2),
+    few([sandboxed.use_memory, sandboxed.swallow_errors, sandboxed.exit_process, sandboxed.spin]),
 )
 def test_calls_over_their_limits_are_killed(hostile):
     with pytest.raises(LimitExceeded, match="384 MB of memory and 2 s of computing"):
@@ -81,6 +81,7 @@ def test_a_timeout_kills_a_waiting_call_and_its_children(tmp_path):
     assert not (tmp_path / "mark").exists()
 
 
+@pytest.mark.exhaustive
 def test_concurrent_threads_get_their_own_results():
     results = {}
 
