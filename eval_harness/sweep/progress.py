@@ -104,7 +104,10 @@ def forecast_tasks(tasks: Sequence[SweepTask]) -> list[Forecast]:
 def _forecast_task(task: SweepTask) -> Forecast:
     try:
         plan = make_plan(task.config, stand_in)
-        records = _stored_answers(task, plan)
+        # The run would refuse to continue answers to the questions of another dataset.
+        has_run = (task.folder / "run.json").exists()
+        is_same = has_run and read_run(task.folder).request.fingerprint == plan.selection.fingerprint
+        records = read_answer_records(task.folder) if is_same else {}
         waiting = [
             instance
             for instance in plan.instances
@@ -122,17 +125,6 @@ def _forecast_task(task: SweepTask) -> Forecast:
     # A server answers several questions at once, so the wall-clock time per answer is shorter.
     concurrency = task.config.settings.in_flight if plan.backend.uses_http else 1
     return Forecast(task, plan, waiting, size, mean(seconds) / concurrency if seconds else None)
-
-
-def _stored_answers(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
-    """Return the answers that are already in the task's run folder.
-
-    If they belong to another dataset, nothing is returned: the run would refuse to continue them.
-    """
-    has_run = (task.folder / "run.json").exists()
-    if not has_run or read_run(task.folder).request.fingerprint != plan.selection.fingerprint:
-        return {}
-    return read_answer_records(task.folder)
 
 
 def remaining_hours(forecast: Forecast, all_forecasts: Sequence[Forecast]) -> float | None:
@@ -269,7 +261,7 @@ def _undelivered_count(result: Result) -> int:
     return sum(result.statuses.get(status, 0) for status in UNDELIVERED)
 
 
-def write_scores_csv(results: Iterable[Result], out: Path) -> Path | None:
+def write_scores_csv(results: Sequence[Result], out: Path) -> Path | None:
     """Write every score of some results as CSV, in the columns of `medprobe results`.
 
     Args:
@@ -279,8 +271,7 @@ def write_scores_csv(results: Iterable[Result], out: Path) -> Path | None:
     Returns:
         The file's path; None if there are no results.
     """
-    finished = list(results)
-    if not finished:
+    if not results:
         return None
-    replace_file(out / SCORES_FILE, tidy_table(finished).to_csv(index=False).encode())
+    replace_file(out / SCORES_FILE, tidy_table(results).to_csv(index=False).encode())
     return out / SCORES_FILE

@@ -417,7 +417,7 @@ def sweep(
         typer.echo(f"\n{table}")
     if dry_run:
         return
-    if written := write_scores_csv(done.values(), out):
+    if written := write_scores_csv(list(done.values()), out):
         typer.echo(f"every score is in {written}")
     if missing and max_questions is None:
         raise BadInput(f"{missing} of {len(tasks)} tasks are not done; the reasons are given above.")

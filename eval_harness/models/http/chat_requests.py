@@ -6,7 +6,6 @@ share an image follow each other, so it is checked and encoded only once. See al
 replies and errors (`replies.py`).
 """
 
-import io
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -424,6 +423,4 @@ def probe_picture() -> bytes:
 
     image = Image.new("RGB", (336, 168), "white")
     ImageDraw.Draw(image).text((60, 40), IMAGE_PROBE_NUMBER, fill="black", font=ImageFont.load_default(84))
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode_png(image)

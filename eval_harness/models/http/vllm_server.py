@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ class VllmServer(OpenAIChat):
 
         self.model = Model(name=name, revision=revision, kind="open")
         self._folder = tempfile.TemporaryDirectory(prefix="medprobe-vllm-")
+        self._log = Path(self._folder.name) / "server.log"
         flags = server_flags(label, model_id, revision, settings, adapter, Path(self._folder.name))
         command = ["vllm", "serve", model_id, "--host", "127.0.0.1", "--port", str(port)]
         self._command = [*command, "--served-model-name", model_id, *flags]
@@ -167,10 +169,6 @@ class VllmServer(OpenAIChat):
     def describe(self) -> dict[str, Any]:
         # The port differs at each start, so the address is left out.
         return super().describe() | {"server": "vllm serve", "vllm": self._version, "engine": self.settings.engine}
-
-    @property
-    def _log(self) -> Path:
-        return Path(self._folder.name) / "server.log"
 
     def _get(self, path: str) -> bytes | None:
         """Return the body of a reply with status 200, else None."""
@@ -271,10 +269,14 @@ def server_flags(
 
 
 def last_error(log: str) -> str:
-    """Return the message of the last exception in a server's log, or else the last line."""
+    """Return the message of the last exception in a server's log, or else the last line.
+
+    >>> last_error("(Worker pid=7) ValueError: no memory\\nRuntimeError: Engine core failed"), last_error("")
+    ('ValueError: no memory', 'it printed nothing')
+    """
     lines = [_LOG_PREFIX.sub("", line).rstrip() for line in log.splitlines() if line.strip()]
     errors = []
-    for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+    for line, next_line in pairwise([*lines, ""]):
         if match := re.search(r"\b[\w.]*(?:Error|Exception|error): .+", line):
             # The reason may be on the next line, which is then indented.
             errors.append(f"{match[0]} {next_line.strip()}" if next_line.startswith(" ") else match[0])

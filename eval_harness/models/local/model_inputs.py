@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -86,21 +86,22 @@ differently, so its prompts are not split.
 class PreparedBatch:
     """A batch ready for the network.
 
-    Full prompts: one row per request; `rows` and `suffixes` are None. Shared prefixes: one row per
-    image; request i continues row `rows[i]` with the token ids `suffixes[i]`.
+    Full prompts: one row per request. Shared prefixes: one row per image, and `continuations`.
     """
 
     requests: list[Request]
     inputs: dict[str, Any]
     """The processor's tensors, padded on the left."""
-    rows: list[int] | None = None
-    suffixes: list[list[int]] | None = None
-    """Never empty lists."""
+    continuations: list[tuple[int, list[int]]] = field(default_factory=list)
+    """For each request the row that it continues, and its own token ids (at least one).
+
+    Empty for full prompts.
+    """
 
     @property
     def width(self) -> int:
         """Number of positions of the padded prompts."""
-        return int(self.inputs["input_ids"].shape[1]) + max(map(len, self.suffixes or [[]]))
+        return int(self.inputs["input_ids"].shape[1]) + max((len(ids) for _, ids in self.continuations), default=0)
 
     def lengths(self) -> list[int]:
         """Return the number of tokens of each prompt.
@@ -108,9 +109,8 @@ class PreparedBatch:
         Image tokens count if the processor expands them.
         """
         mask = self.inputs["attention_mask"].sum(-1).tolist()
-        if self.rows is None or self.suffixes is None:
-            return [int(length) for length in mask]
-        return [int(mask[row]) + len(suffix) for row, suffix in zip(self.rows, self.suffixes, strict=True)]
+        continuations = self.continuations or [(row, []) for row in range(len(mask))]
+        return [int(mask[row]) + len(ids) for row, ids in continuations]
 
 
 class PromptProcessor:
@@ -223,7 +223,7 @@ class PromptProcessor:
         if not set(inputs) <= SHARABLE_INPUTS:
             return None
 
-        rows, suffixes = [0] * len(requests), [[0]] * len(requests)
+        continuations: list[tuple[int, list[int]]] = [(0, [])] * len(requests)
         prefixes: list[list[int]] = []
         token_types: dict[str, list[list[int]]] = {name: [] for name in TOKEN_TYPE_INPUTS if name in inputs}
         for row, members in enumerate(groups.values()):
@@ -233,7 +233,7 @@ class PromptProcessor:
             if expansion is None:
                 return None
             text_start, prompts = expansion
-            # The prefix may include text common to all questions, but each suffix needs a token.
+            # The prefix may include text common to all questions, but each keeps at least a token.
             cut = min(_common_prefix_length(prompts), min(map(len, prompts)) - 1) if len(members) > 1 else text_start
             if cut < text_start:
                 return None
@@ -245,13 +245,13 @@ class PromptProcessor:
                     return None
                 prefix_types.append(types[:cut])
             for member, ids in zip(members, prompts, strict=True):
-                rows[member], suffixes[member] = row, ids[cut:]
+                continuations[member] = row, ids[cut:]
 
         pad = self.processor.tokenizer.pad_token_id
         inputs["input_ids"], inputs["attention_mask"] = pad_left(prefixes, pad)
         for name, prefix_types in token_types.items():
             inputs[name] = pad_left(prefix_types, 0)[0]
-        return PreparedBatch(list(requests), inputs, rows, suffixes)
+        return PreparedBatch(list(requests), inputs, continuations)
 
     def _rendered_end(self, variables: Mapping[str, Any]) -> str:
         """Return what the template writes after a question; "" if there is no chat template."""

@@ -107,7 +107,7 @@ class Network:
 
     def next_logits(self, prepared: PreparedBatch) -> torch.Tensor:
         """Return the logits [n, vocabulary] (float32) of the token after each prompt."""
-        if self.reads or prepared.rows is not None:
+        if self.reads or prepared.continuations:
             return self._prompt_state(prepared).logits
         return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
 
@@ -160,7 +160,7 @@ class Network:
             "repetition_penalty": 1.0,
             **options,
         }
-        if prepared.rows is not None:
+        if prepared.continuations:
             state = self._after_prefix(prepared, leave=1)
             # Logits processors expect padding on the left; here it may follow an image's prefix.
             ids = state.ids.gather(1, state.mask.argsort(dim=1, stable=True))
@@ -175,7 +175,7 @@ class Network:
 
     def _prompt_state(self, prepared: PreparedBatch) -> PromptState:
         """Read the prompts, up to the logits of the next token."""
-        if prepared.rows is not None:
+        if prepared.continuations:
             return self._after_prefix(prepared)
         return self._read(self.to_device(prepared.inputs))
 
@@ -228,17 +228,16 @@ class Network:
 
         `leave`: number of tokens at the end of the questions that are not read.
         """
-        assert prepared.rows is not None
-        assert prepared.suffixes is not None
         prefix = self._read(self.to_device(prepared.inputs))
         # From here on, one row per question: each gets a copy of its image's cache.
-        rows = torch.tensor(prepared.rows, device=prefix.ids.device)
+        rows = torch.tensor([row for row, _ in prepared.continuations], device=prefix.ids.device)
         prefix.cache.batch_select_indices(rows)
         if self._rope_owner is not None:
             # The class adds these offsets row by row, so there must be one for each question.
             self._rope_owner.rope_deltas = self._rope_owner.rope_deltas[rows]
 
-        ids, mask = (tensor.to(rows.device) for tensor in pad_left(prepared.suffixes, self.pad))
+        texts = [ids for _, ids in prepared.continuations]
+        ids, mask = (tensor.to(rows.device) for tensor in pad_left(texts, self.pad))
         state = PromptState(
             prefix.logits[rows],
             prefix.cache,

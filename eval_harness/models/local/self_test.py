@@ -107,26 +107,20 @@ def run_self_test(network: Network, inputs: PromptProcessor) -> SelfTestResult:
                 lambda: next(network.continued_logits(inputs.full_prompts(requests[rows]), [tokens[rows]])),
                 reference[rows],
             )
-        if not (network.may_share and network.reads and result.batches):
-            network.may_share = False
+        is_possible = network.may_share and network.reads and result.batches
+        network.may_share = False
+        shared = inputs.shared_prefixes(requests) if is_possible else None
+        if not is_possible:
             result.paths[SHARED_PREFIX_PATH] = "not possible for this class"
+        elif shared is None:
+            result.paths[SHARED_PREFIX_PATH] = "the prompts cannot be split"
+        elif not network.within_window(shared, TOKENS_PER_PROMPT):
+            result.paths[SHARED_PREFIX_PATH] = f"does not fit into the attention window of {network.window} tokens"
         else:
-            # Continuing a cache modifies it, so each of the two checks gets a prefix of its own.
-            shared, shared_again = (
-                inputs.shared_prefixes(requests),
-                inputs.shared_prefixes(requests),
+            network.may_share = check(SHARED_PREFIX_PATH, lambda: network.forced_logits(shared, tokens)) and check(
+                "options after a shared image prefix",
+                lambda: next(network.continued_logits(shared, [tokens])),
             )
-            if shared is None or shared_again is None:
-                network.may_share = False
-                result.paths[SHARED_PREFIX_PATH] = "the prompts cannot be split"
-            elif not network.within_window(shared, TOKENS_PER_PROMPT):
-                network.may_share = False
-                result.paths[SHARED_PREFIX_PATH] = f"does not fit into the attention window of {network.window} tokens"
-            else:
-                network.may_share = check(SHARED_PREFIX_PATH, lambda: network.forced_logits(shared, tokens)) and check(
-                    "options after a shared image prefix",
-                    lambda: next(network.continued_logits(shared_again, [tokens])),
-                )
     return result
 
 

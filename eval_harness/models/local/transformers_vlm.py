@@ -242,7 +242,7 @@ class TransformersVLM(Backend):
         Returns the batch; or its full prompts if they differ, and then prefixes are never shared
         again.
         """
-        if prepared.rows is None or (self._shares and self._sharing_verified):
+        if not prepared.continuations or (self._shares and self._sharing_verified):
             return prepared
         full = self.processing.full_prompts(prepared.requests)
         if self._shares and self.network.agrees(prepared, full):
