@@ -271,8 +271,10 @@ def server_flags(
 def last_error(log: str) -> str:
     """Return the message of the last exception in a server's log, or else the last line.
 
-    >>> last_error("(Worker pid=7) ValueError: no memory\\nRuntimeError: Engine core failed"), last_error("")
-    ('ValueError: no memory', 'it printed nothing')
+    >>> last_error("(Worker pid=7) ValueError: no memory\\nRuntimeError: Engine core failed")
+    'ValueError: no memory'
+    >>> last_error("")
+    'it printed nothing'
     """
     lines = [_LOG_PREFIX.sub("", line).rstrip() for line in log.splitlines() if line.strip()]
     errors = []
