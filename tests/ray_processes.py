@@ -3,10 +3,11 @@
 import contextlib
 import os
 import random
-import signal
 import subprocess
 import time
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 RAY = ("ray==2.60.0",)
@@ -26,28 +27,13 @@ def start(python, folder, *arguments):
         )
 
 
-def _parents():
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            text = path.read_text()
-            parents[int(text.partition(" ")[0])] = int(text.rpartition(")")[2].split()[1])
-    return parents
-
-
 def workers_of(process, name):
     """Return the living actors of a class among a process's descendants."""
-    parents, workers = _parents(), []
-    for pid in parents:
-        with contextlib.suppress(OSError):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0 ").decode(errors="replace")
-            if not line.startswith(f"ray::{name}"):
-                continue
-            above = pid
-            while above in parents and above != process.pid:
-                above = parents[above]
-            if above == process.pid:
-                workers.append(pid)
+    workers = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if " ".join(child.cmdline()).startswith(f"ray::{name}"):
+                workers.append(child)
     return workers
 
 
@@ -62,8 +48,8 @@ def kill_workers(process, name, kills, seed, progress, timeout=300.0):
         time.sleep(chance.uniform(0.02, 0.3))
         if progress() <= last_progress:
             continue
-        if workers := workers_of(process, name):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(chance.choice(workers), signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if workers := workers_of(process, name):
+                chance.choice(workers).kill()
                 done, last_progress, last_kill = done + 1, progress(), time.monotonic()
     return done

@@ -4,15 +4,15 @@ prefixes.
 Prefixes are shared only where that gives equal results.
 """
 
-import io
 import json
 from dataclasses import replace
 
 import pytest
 from PIL import Image
 
+from dataset_builders.images.lookup import encode_png
 from eval_harness.models.interface import Settings
-from eval_harness.records.request import Request
+from tests.eval_harness.models.http.asking import request as asked
 from tests.eval_harness.models.naive_loops import compare
 from tests.eval_harness.models.tiny_families import make
 from tests.sampling import few
@@ -21,9 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def picture(seed, size=(60, 44)):
-    buffer = io.BytesIO()
-    Image.effect_noise(size, 40 + 30 * seed).convert("RGB").save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode_png(Image.effect_noise(size, 40 + 30 * seed).convert("RGB"))
 
 
 NOISE_PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
@@ -31,13 +29,7 @@ NOISE_PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
 
 def request(number, **changes):
     prompt = "Which side of the chest is this " + "left or right " * (number % 4) + f"{number}?"
-    values = {
-        "sample": 0,
-        "image": NOISE_PICTURES[number % 3],
-        "options": ("left", "right"),
-        "question_type": "single",
-    }
-    return Request(str(number), prompt=prompt, **(values | {"max_tokens": 5} | changes))
+    return asked(number, **({"prompt": prompt, "image": NOISE_PICTURES[number % 3], "max_tokens": 5} | changes))
 
 
 def model(folder, batch):

@@ -158,14 +158,3 @@ def test_user_parameters_are_sent():
         "{{ x }}",
         {"y": 1},
     )
-
-
-def test_parameter_name_in_an_unrelated_complaint_is_not_dropped():
-    """The complaint is about something else and happens to contain the parameter's name."""
-    message = "Invalid image: the body temperature chart could not be read"
-    complaint = {"error": {"message": message, "param": "messages"}}
-    with (
-        ChaosServer(answer=lambda body: (400, complaint)) as server,
-        pytest.raises(BadInput, match="body temperature chart"),
-    ):
-        list(model(server).generate([request(i) for i in range(5)]))
