@@ -10,6 +10,9 @@ from dataclasses import replace
 import torch
 from PIL import Image
 
+from eval_harness.models.interface import Settings
+from eval_harness.models.local.transformers_vlm import TransformersVLM
+
 
 def inputs_of(processor, prompt, image, plain="{prompt}"):
     picture = Image.open(io.BytesIO(image)).convert("RGB")
@@ -115,9 +118,6 @@ CANDIDATES = ("left", "on the right side", "no")
 
 def loaded(folder, batch):
     """Load a model folder with the harness."""
-    from eval_harness.models.interface import Settings
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     return TransformersVLM(str(folder), Settings(batch_size=batch))
 
 

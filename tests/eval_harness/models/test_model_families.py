@@ -8,12 +8,13 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from PIL import Image
 
 from dataset_builders.images.lookup import encode_png
-from eval_harness.models.interface import Settings
+from eval_harness.models.local.network import Network
 from tests.eval_harness.models.http.asking import request as asked
-from tests.eval_harness.models.naive_loops import compare
+from tests.eval_harness.models.naive_loops import compare, loaded
 from tests.eval_harness.models.tiny_families import make
 from tests.sampling import few
 
@@ -32,23 +33,15 @@ def request(number, **changes):
     return asked(number, **({"prompt": prompt, "image": NOISE_PICTURES[number % 3], "max_tokens": 5} | changes))
 
 
-def model(folder, batch):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
-    return TransformersVLM(str(folder), Settings(batch_size=batch))
-
-
 def test_self_test_switches_a_wrong_path_off(tmp_path, monkeypatch):
     """With positions off by one after the prompt (a former bug with PaliGemma), `generate` scores
     the options.
     """
-    from eval_harness.models.local.network import Network
-
     requests = [
         request(i, candidates=("left", "on the right side"), scoring="sequence", options=("x", "y")) for i in range(2)
     ]
     folder = make("gemma3", tmp_path / "gemma3")
-    right = {r.question_id: r.scores for r in model(folder, 2).score(requests)}
+    right = {r.question_id: r.scores for r in loaded(folder, 2).score(requests)}
     plain = Network._continue
 
     def late(self, ids, cache, mask, positions, last_only=False):
@@ -56,7 +49,7 @@ def test_self_test_switches_a_wrong_path_off(tmp_path, monkeypatch):
 
     # The self-test runs when the model is loaded, so patch before.
     monkeypatch.setattr(Network, "_continue", late)
-    backend = model(folder, 2)
+    backend = loaded(folder, 2)
     assert not backend.network.reads
     assert backend.describe()["self_test"].get("options scored = written by generate", "differs").startswith("differs")
     assert {r.question_id: r.scores for r in backend.score(requests)} == {
@@ -68,10 +61,8 @@ def test_questions_continue_the_prefix_of_their_own_image(tmp_path):
     """As many questions as images, in another order: stale `rope_deltas` would have the right shape
     but the wrong rows.
     """
-    import torch
-
     # Images of different sizes have different numbers of tokens.
-    backend = model(make("qwen2_vl", tmp_path / "qwen2_vl"), 8)
+    backend = loaded(make("qwen2_vl", tmp_path / "qwen2_vl"), 8)
     pictures = [picture(0, (28, 56)), picture(1, (56, 56)), picture(2, (84, 28))]
     for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):
         requests = [request(i, image=pictures[number]) for i, number in enumerate(order)]

@@ -3,16 +3,22 @@
 import random
 
 import pytest
+import torch
+from transformers import LlamaConfig
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.load import Baseline
+from eval_harness.models.local.network import Network, SeededSampling
+from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+from eval_harness.models.local.transformers_vlm import BatchSize, TransformersVLM, sort_for_batching, take_batch
+from eval_harness.runs.ask import Sender
+from tests.eval_harness.models.http import asking
 from tests.eval_harness.models.http.asking import picture
-from tests.eval_harness.models.http.asking import request as asked
 
 
 def request(question_id="1", **changes):
-    return asked(question_id, **({"prompt": "?", "image": None} | changes))
+    return asking.request(question_id, **({"prompt": "?", "image": None} | changes))
 
 
 def texts(backend, requests):
@@ -55,25 +61,16 @@ def test_oracle_answers_with_the_key_and_fails_without_one():
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-
     return make_tiny_vlm(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(scope="module")
 def backends(tiny):
     """The tiny model, with batches and with one question at a time."""
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     return TransformersVLM(str(tiny), Settings()), TransformersVLM(str(tiny), Settings(batch_size=1))
 
 
 def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fits(tiny, tmp_path, monkeypatch):
-    import torch
-
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-    from eval_harness.runs.ask import Sender
-
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
     # Two requests fit into the simulated memory, question 3 never does.
     real = model.network.generate
@@ -97,10 +94,6 @@ def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fit
 
 
 def test_unusable_model_gives_a_one_line_error(tmp_path, tiny):
-    from transformers import LlamaConfig
-
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="cannot be loaded"):
         TransformersVLM(str(tmp_path / "empty"), Settings())
@@ -132,10 +125,6 @@ def test_sampled_answers_are_independent_of_the_batch(backends):
 
 
 def test_seeded_sampling_draws_from_the_softmax():
-    import torch
-
-    from eval_harness.models.local.network import SeededSampling
-
     logits = torch.tensor([[0.0, 1.0, 2.0]])
     picks = torch.cat([SeededSampling(0.5, [seed], "cpu")(None, logits).argmax(-1) for seed in range(2000)])
     expected = (logits[0] / 0.5).softmax(-1)
@@ -143,8 +132,6 @@ def test_seeded_sampling_draws_from_the_softmax():
 
 
 def test_batches_keep_questions_of_an_image_together():
-    from eval_harness.models.local.transformers_vlm import sort_for_batching, take_batch
-
     # Prompts of one image have equal lengths, so its questions stay adjacent.
     requests = [request(f"{i}-{j}", image=bytes([i]), prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
     requests += [request(f"{i}-long", image=bytes([9]), max_tokens=5) for i in range(2)]
@@ -157,8 +144,6 @@ def test_batches_keep_questions_of_an_image_together():
 
 
 def test_the_batch_grows_with_free_memory_until_it_ran_out():
-    from eval_harness.models.local.transformers_vlm import BatchSize
-
     size = BatchSize(None, on_cpu=False)
     start = size.size
     for memory_share in (0.1, 0.8):
@@ -170,9 +155,6 @@ def test_the_batch_grows_with_free_memory_until_it_ran_out():
 
 
 def test_prefix_sharing_is_switched_off_if_the_first_batch_differs(tiny, backends, monkeypatch):
-    from eval_harness.models.local.network import Network
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     image = picture()
     requests = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
     expected = texts(backends[0], requests)
@@ -188,10 +170,6 @@ def test_generation_options_give_equal_tokens_after_a_shared_prefix(tiny):
     """Penalties ignore padding, texts end at any of several tokens, and rows continue after others
     end.
     """
-    import torch
-
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     model = TransformersVLM(str(tiny), Settings())
     network, lengths, chance = model.network, set(), random.Random(7)
     vocabulary = range(network.model.config.get_text_config().vocab_size)

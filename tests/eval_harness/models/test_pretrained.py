@@ -5,10 +5,16 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
+from transformers import LlavaConfig, LlavaForConditionalGeneration
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.local.pretrained import load_pretrained
+from eval_harness.models.local.pretrained import describe_source, load_pretrained
+from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.models.local.transformers_vlm import TransformersVLM
 from tests.eval_harness.models.test_model_families import request
 from tests.eval_harness.models.tiny_families import build, make
@@ -16,8 +22,6 @@ from tests.eval_harness.models.tiny_families import build, make
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    import torch
-
     torch.set_num_threads(1)
     return make("qwen2_vl", tmp_path_factory.mktemp("pretrained") / "qwen2_vl")
 
@@ -30,9 +34,6 @@ def adapter(folder, out, **options):
     """Save a LoRA with random weights; returns the answers without it, and with it as peft gives
     them.
     """
-    import torch
-    from peft import LoraConfig, get_peft_model
-
     backend = TransformersVLM(str(folder), Settings())
     plain = [r.text for r in backend.generate([request(i) for i in range(4)])]
     config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_alpha=64, **options)
@@ -51,8 +52,6 @@ def test_checkpoint_of_another_class_is_refused(tmp_path):
     """BLIP for questions has a question encoder, which transformers' image-text-to-text class
     lacks.
     """
-    import transformers
-
     model, processor = build("blip")
     transformers.BlipForQuestionAnswering(model.config).save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
@@ -75,11 +74,6 @@ def test_adapter_answers_equal_peft_and_a_mismatched_adapter_is_refused(folder, 
 @pytest.fixture(scope="module")
 def even(tmp_path_factory):
     """A model with layer widths that bitsandbytes supports on the CPU (multiples of 64)."""
-    import torch
-    from transformers import LlavaConfig, LlavaForConditionalGeneration
-
-    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-
     folder = make_tiny_vlm(tmp_path_factory.mktemp("pretrained") / "even")
     config = LlavaConfig.from_pretrained(folder)
     config.vision_config.hidden_size = config.vision_config.intermediate_size = 64
@@ -131,9 +125,6 @@ def test_pixel_bounds_are_applied_or_refused(folder, tmp_path):
 
 def test_causal_model_with_remote_code_is_loaded_and_sees_images(tmp_path):
     """Like Phi-4-multimodal's repository, whose `auto_map` has only AutoModelForCausalLM."""
-    from safetensors.torch import save_file
-    from transformers import LlavaForConditionalGeneration
-
     folder = make("llava", tmp_path / "own")
     weights = LlavaForConditionalGeneration.from_pretrained(folder).state_dict()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})  # under the names of the class's own modules
@@ -161,8 +152,6 @@ def test_causal_model_with_remote_code_is_loaded_and_sees_images(tmp_path):
 
 
 def test_revision_is_the_cached_commit(tmp_path, monkeypatch):
-    from eval_harness.models.local.pretrained import describe_source
-
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     commit, folder = "0123456789abcdef" * 2 + "01234567", tmp_path / "models--org--vlm"
     (folder / "snapshots" / commit).mkdir(parents=True)

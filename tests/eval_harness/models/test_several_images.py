@@ -6,10 +6,12 @@ import json
 import random
 from dataclasses import replace
 
+import datasets
 import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 import medprobe
@@ -20,9 +22,10 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.schema import row_image_ids
 from eval_harness.interop import exports
-from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request
 from eval_harness.scores.grading import image_clusters
+from tests.eval_harness.models.naive_loops import loaded
+from tests.eval_harness.models.tiny_families import make
 
 
 def picture(number, size=(40, 32)):
@@ -118,8 +121,6 @@ def test_images_reach_the_model_in_order(several_set, tmp_path):
 
 def test_more_images_columns_exist_only_in_datasets_with_several_images(several_set, tmp_path):
     """`datasets` reads them as images; without them, columns and fingerprint are unchanged."""
-    import datasets
-
     base, pictures_by_row = several_set
     loaded = datasets.load_dataset(str(base / "set"), "questions", split="validation", cache_dir=str(tmp_path / "c"))
     for row in loaded:
@@ -193,14 +194,9 @@ def test_model_reads_every_image_or_is_refused(family, takes, tmp_path):
     """Batches of questions with different numbers of images equal one at a time, and the third
     image matters.
     """
-    import torch
-
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-    from tests.eval_harness.models.tiny_families import make
-
     torch.set_num_threads(1)
     folder = make(family, tmp_path / family)
-    backend, many = (TransformersVLM(str(folder), Settings(batch_size=size)) for size in (1, 8))
+    backend, many = (loaded(folder, size) for size in (1, 8))
     assert backend.several_images == many.several_images == takes
     if not takes:
         return

@@ -3,6 +3,9 @@
 import random
 
 import pytest
+import torch
+from jinja2 import Template
+from transformers import AutoProcessor
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.answer_tokens import (
@@ -12,8 +15,7 @@ from eval_harness.models.answer_tokens import (
     thinking_variables,
 )
 from eval_harness.models.interface import Settings
-from tests.eval_harness.models.http.asking import request
-from tests.eval_harness.models.tiny_families import tokenizer
+from tests.eval_harness.models.tiny_families import CHAT, make, tokenizer
 
 TRACE_FAMILIES = {
     "qwen": (("<think>", "</think>"), "<think>{}</think>{}"),
@@ -113,8 +115,6 @@ def test_opened_reasoning_is_detected_in_the_prompt(end, opened):
 
 
 def render(template):
-    from jinja2 import Template
-
     return lambda variables: Template(template).render(**variables)
 
 
@@ -148,11 +148,6 @@ def test_reasoning_budget_requires_delimiter_tokens():
 @pytest.fixture(scope="module")
 def thinker(tmp_path_factory):
     """A tiny LLaVA with reasoning tokens and a template that can open the reasoning."""
-    import torch
-    from transformers import AutoProcessor
-
-    from tests.eval_harness.models.tiny_families import CHAT, make
-
     torch.set_num_threads(1)
     folder = make("llava_onevision", tmp_path_factory.mktemp("thinker") / "model", "<think>", "</think>")
     processor = AutoProcessor.from_pretrained(folder)
@@ -163,16 +158,14 @@ def thinker(tmp_path_factory):
     return folder
 
 
-def asked(count=4, **changes):
-    return [request(i, prompt="left or right? " * (i + 1), **changes) for i in range(count)]
+def questions(count=4, **changes):
+    return [asking.request(i, prompt="left or right? " * (i + 1), **changes) for i in range(count)]
 
 
 def test_text_cut_inside_opened_reasoning_is_not_an_answer(thinker):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     model = TransformersVLM(str(thinker), Settings(thinking="on", max_tokens=12))
     end = model.processor.tokenizer.convert_tokens_to_ids("</think>")
-    responses = list(model.generate(asked(max_tokens=12)))
+    responses = list(model.generate(questions(max_tokens=12)))
     assert model.processing.opened
     for response in responses:
         assert (response.text, response.finish_reason) == ("", "length")
@@ -180,8 +173,8 @@ def test_text_cut_inside_opened_reasoning_is_not_an_answer(thinker):
         assert response.usage[1] == 12
     plain = TransformersVLM(str(thinker), Settings(thinking="off", max_tokens=12))
     assert not plain.processing.opened
-    assert all(response.reasoning is None for response in plain.generate(asked(max_tokens=12)))
-    list(model.score(asked(2, candidates=("A", "B"))))
+    assert all(response.reasoning is None for response in plain.generate(questions(max_tokens=12)))
+    list(model.score(questions(2, candidates=("A", "B"))))
     assert any("reasoning" in words for words in model.deviations)
 
     bounded = TransformersVLM(str(thinker), Settings(thinking=5, max_tokens=12))
@@ -189,15 +182,13 @@ def test_text_cut_inside_opened_reasoning_is_not_an_answer(thinker):
     real = bounded.network.generate
     # Keep the generated tokens of the first batch.
     bounded.network.generate = lambda *a, **k: tokens.setdefault("rows", real(*a, **k))
-    responses = list(bounded.generate(asked(max_tokens=12)))
+    responses = list(bounded.generate(questions(max_tokens=12)))
     assert [row.index(end) for row in tokens["rows"][0].tolist()] == [5] * 4, "ended after five tokens"
     assert all(response.reasoning for response in responses)
     assert any(response.text for response in responses)
 
 
 def test_thinking_unsupported_by_the_template_is_refused(thinker, tmp_path):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
     template = "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] or '<image>' }}{% endfor %}{% endfor %}"
     with pytest.raises(BadInput, match="no variable"):
         TransformersVLM(str(thinker), Settings(thinking="on", chat_template=template))
