@@ -4,7 +4,9 @@ Writes config, tokenizer, processor, chat template and weights, for the demo and
 model has learned nothing, so its scores are those of guessing.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dataset_builders.files import temporary_folder
 
@@ -18,8 +20,36 @@ _TRAINING_TEXT = (
     "USER: is there a fracture in this image of the chest? ASSISTANT: yes, no, A, B, C, D, E, F",
     "Options: the brain, the abdomen, the spine, an opacity, an effusion, a nodule, normal.",
 )
-_SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
 _IMAGE_SIZE, _PATCH = 56, 14
+
+
+def make_tokenizer(texts: Sequence[str], size: int, special: Sequence[str], **options: Any) -> Any:
+    """Train a byte-level tokenizer.
+
+    Args:
+        texts: The texts to train it on.
+        size: Number of tokens.
+        special: Special tokens, in addition to those for padding, start, end and unknown text.
+        options: Further arguments of `PreTrainedTokenizerFast`.
+
+    Returns:
+        The tokenizer of transformers.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    raw = Tokenizer(models.BPE(unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=["<pad>", "<s>", "</s>", "<unk>", *special],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    raw.train_from_iterator(texts, trainer)
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=raw, model_max_length=4096, **names, **options)
 
 
 def make_tiny_vlm(folder: Path) -> Path:
@@ -35,7 +65,6 @@ def make_tiny_vlm(folder: Path) -> Path:
         `folder`.
     """
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import (
         CLIPImageProcessor,
         CLIPVisionConfig,
@@ -44,31 +73,13 @@ def make_tiny_vlm(folder: Path) -> Path:
         LlavaConfig,
         LlavaForConditionalGeneration,
         LlavaProcessor,
-        PreTrainedTokenizerFast,
     )
     from transformers.utils import logging
 
     logging.disable_progress_bar()
 
-    raw = Tokenizer(models.BPE(unk_token="<unk>"))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=384,
-        special_tokens=_SPECIAL,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    raw.train_from_iterator(_TRAINING_TEXT, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        additional_special_tokens=["<image>"],
-        padding_side="left",
-        model_max_length=4096,
+    tokenizer = make_tokenizer(
+        _TRAINING_TEXT, 384, ["<image>"], additional_special_tokens=["<image>"], padding_side="left"
     )
     size = {"height": _IMAGE_SIZE, "width": _IMAGE_SIZE}
     processor = LlavaProcessor(

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from eval_harness.models.local.tiny_vlm import make_tokenizer
+
 CHAT = (
     "{% for m in messages %}<|turn|>{{ m['role'] }}\n{% for p in m['content'] %}{% if p['type'] == 'image' %}IMAGE"
     "{% else %}{{ p['text'] }}{% endif %}{% endfor %}\n{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
@@ -72,36 +74,9 @@ FAMILIES = {name: Family(**entry) for name, entry in _TABLE.items() if name != "
 
 def tokenizer(*special: str, named_tokens: dict[str, str] | None = None) -> Any:
     """Make a byte-level tokenizer of 400 tokens, including the given special ones."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    raw = Tokenizer(models.BPE(unk_token="<unk>"))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=[
-            "<pad>",
-            "<s>",
-            "</s>",
-            "<unk>",
-            *special,
-            *(named_tokens or {}).values(),
-            "<|turn|>",
-        ],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    raw.train_from_iterator([TOKENIZER_TEXT], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        model_max_length=4096,
-        **({"extra_special_tokens": named_tokens} if named_tokens else {}),
-    )
+    names = named_tokens or {}
+    options = {"extra_special_tokens": names} if names else {}
+    return make_tokenizer([TOKENIZER_TEXT], 400, [*special, *names.values(), "<|turn|>"], **options)
 
 
 def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int = 2) -> tuple[Any, Any]:
