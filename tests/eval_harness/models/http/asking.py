@@ -7,6 +7,7 @@ from PIL import Image
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request
+from tests.chaos.server import ChaosServer
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -33,6 +34,17 @@ def model(server, **changes):
     # Seconds; the default would slow the tests down.
     backend.first_wait = 0.02
     return backend
+
+
+def ask_server(answer, requests, **settings):
+    """Put questions to a server that gives `answer`: a text, a reply, or a function of the request.
+
+    Returns (back end, responses, requests sent).
+    """
+    with ChaosServer(answer=answer if callable(answer) else lambda body: answer) as server:
+        backend = model(server, **settings)
+        responses = list((backend.score if requests[0].candidates else backend.generate)(requests))
+    return backend, responses, server.bodies
 
 
 def text_of(body):

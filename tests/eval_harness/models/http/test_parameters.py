@@ -15,7 +15,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_requests import thinking_parameters
 from eval_harness.records.request import Shot
 from tests.chaos.server import ChaosServer, completion
-from tests.eval_harness.models.http.asking import model, picture, request, text_of
+from tests.eval_harness.models.http.asking import ask_server, model, picture, request, text_of
 
 
 def rejecting(name):
@@ -30,16 +30,10 @@ def test_rejected_user_parameters_are_an_error():
         ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs"),
         ({"generation": {"temperature": 0.3}}, "temperature"),
     ):
-        with (
-            ChaosServer(answer=rejecting(name)) as server,
-            pytest.raises(BadInput, match=name.split("_")[0]),
-        ):
-            list(model(server, **settings).generate([request(i) for i in range(3)]))
-    with (
-        ChaosServer(answer=rejecting("chat_template_kwargs")) as server,
-        pytest.raises(BadInput, match="--thinking 500"),
-    ):
-        list(model(server, thinking=500).generate([request()]))
+        with pytest.raises(BadInput, match=name.split("_")[0]):
+            ask_server(rejecting(name), [request(i) for i in range(3)], **settings)
+    with pytest.raises(BadInput, match="--thinking 500"):
+        ask_server(rejecting("chat_template_kwargs"), [request()], thinking=500)
 
 
 def test_question_that_exceeds_every_limit_fails_alone():
@@ -52,15 +46,14 @@ def test_question_that_exceeds_every_limit_fails_alone():
 
     # The question is the first or the fourth; the user's own limit is never raised.
     for numbers, limit, own_limit in ((range(8), 1, None), ([3, 0, 1, 2, 4, 5, 6, 7], 1, None), (range(8), 8000, 8000)):
-        with ChaosServer(answer=thinker) as server:
-            backend = model(server, in_flight=4, max_tokens=own_limit)
-            questions = [request(number, max_tokens=limit) for number in numbers]
-            responses = {reply.question_id: reply for reply in backend.generate(questions)}
+        questions = [request(number, max_tokens=limit) for number in numbers]
+        backend, replies, bodies = ask_server(thinker, questions, in_flight=4, max_tokens=own_limit)
+        responses = {reply.question_id: reply for reply in replies}
         assert {i: reply.text for i, reply in responses.items()} == {**dict.fromkeys("0124567", "B"), "3": ""}
         assert responses["3"].status == "failed" and "Could not finish" in responses["3"].error
         raised = any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
         assert raised == (own_limit is None)
-    assert {body["max_tokens"] for body in server.bodies} == {8000}
+    assert {body["max_tokens"] for body in bodies} == {8000}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +89,9 @@ def test_server_with_a_minimum_output_limit_supports_gd_and_one_token_answers():
             else (200, completion("A", alternatives=scored))
         )
 
-    with ChaosServer(answer=least) as server:
-        scoring, generating = model(server), model(server)
-        assert [reply.text for reply in scoring.score([request(i, candidates=("A", "B")) for i in range(3)])] == [
-            "A"
-        ] * 3
-        assert [reply.text for reply in generating.generate([request(i, max_tokens=1) for i in range(3)])] == ["A"] * 3
+    scoring, scored, _ = ask_server(least, [request(i, candidates=("A", "B")) for i in range(3)])
+    generating, generated, _ = ask_server(least, [request(i, max_tokens=1) for i in range(3)])
+    assert [reply.text for reply in scored + generated] == ["A"] * 6
     assert not scoring.deviations and "16 output tokens were allowed instead of 1" in generating.deviations[0]
 
 
@@ -124,9 +114,9 @@ def test_dropped_images_are_reported_if_tokens_are_counted(drops, counts):
 
 
 def test_image_larger_than_the_maximum_is_shrunk():
-    with ChaosServer() as server:
-        list(model(server, max_image_side=50).generate([request(image=picture("RGB", "JPEG", size=(400, 100)))]))
-    head, _, data = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"].partition(",")
+    large = request(image=picture("RGB", "JPEG", size=(400, 100)))
+    _, _, [body] = ask_server("A", [large], max_image_side=50)
+    head, _, data = body["messages"][0]["content"][0]["image_url"]["url"].partition(",")
     assert head == "data:image/png;base64" and max(Image.open(io.BytesIO(base64.b64decode(data))).size) == 50
 
 
@@ -134,9 +124,8 @@ def test_image_larger_than_the_maximum_is_shrunk():
 def test_system_message_and_examples_become_turns_in_the_requested_order(image_first):
     shots = (Shot("Q1?", "A", picture()),)
     question = request(image_first=image_first, shots=shots, more_images=(picture(),), system="You are a student.")
-    with ChaosServer() as server:
-        list(model(server).generate([question]))
-    (system, *turns) = server.bodies[0]["messages"]
+    _, _, [body] = ask_server("A", [question])
+    system, *turns = body["messages"]
     assert system == {"role": "system", "content": "You are a student."}
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
     orders = [[part["type"] for part in turn["content"]] for turn in turns if turn["role"] == "user"]
@@ -150,9 +139,7 @@ def test_user_parameters_are_sent():
         "chat_template": "{{ x }}",
         "chat_template_kwargs": {"y": 1},
     }
-    with ChaosServer() as server:
-        list(model(server, **extra).generate([request()]))
-    (body,) = server.bodies
+    _, _, [body] = ask_server("A", [request()], **extra)
     assert (body["top_p"], body["chat_template"], body["chat_template_kwargs"]) == (
         0.5,
         "{{ x }}",

@@ -17,7 +17,7 @@ from eval_harness.models.http.replies import Refusal, ServerFailure, classify_st
 from eval_harness.models.interface import Settings
 from eval_harness.reader import read_choice
 from tests.chaos.server import ChaosServer, Raw, completion, mutated
-from tests.eval_harness.models.http.asking import KEY, model, request, text_of
+from tests.eval_harness.models.http.asking import KEY, ask_server, model, request, text_of
 from tests.sampling import few
 
 VALID_REPLIES = (
@@ -104,40 +104,35 @@ def test_filtered_and_refused_replies_have_status_refused():
     ]
     replies += [(200, {**completion("Sorry."), "amazon-bedrock-guardrailAction": "INTERVENED"})]
     unfiltered = [(400, {"error": {"message": "content_filter: flagged", **fields}}) for fields in NOT_FILTERED]
-    with ChaosServer(
-        answer=lambda body: (replies + unfiltered)[int(text_of(body)[9:-1])] if "Q" in text_of(body) else "2"
-    ) as server:
-        responses = {
-            int(reply.question_id): reply
-            for reply in model(server).generate(map(request, range(len(replies + unfiltered))))
-        }
+    _, given, bodies = ask_server(
+        lambda body: (replies + unfiltered)[int(text_of(body)[9:-1])] if "Q" in text_of(body) else "2",
+        [request(number) for number in range(len(replies + unfiltered))],
+    )
+    responses = {int(reply.question_id): reply for reply in given}
     for number in range(len(replies)):
         assert (responses[number].status, responses[number].text) == ("refused", ""), replies[number]
         assert responses[number].error
     assert {responses[number].status for number in range(len(replies), len(responses))} == {"failed"}
     # A refusal is not retried.
-    assert max(count for question, count in server.asked.items() if "Question 0?" in question) == 1
+    assert [text_of(body) for body in bodies].count("Question 0?") == 1
 
 
 def test_gd_scores_alternatives_and_reports_a_missing_option():
     questions = [request(candidates=("A", "B"))]
-    with ChaosServer(
-        answer=lambda body: (200, completion(" B", alternatives={" B": -0.1, "B": -3.0, "A": -4.0}))
-    ) as server:
-        (response,) = model(server).score(questions)
-        assert server.bodies[0]["logprobs"] is True
+    answer = 200, completion(" B", alternatives={" B": -0.1, "B": -3.0, "A": -4.0})
+    _, [response], [body] = ask_server(answer, questions)
+    assert body["logprobs"] is True
     assert response.text == "B"
     assert response.scores[0] == pytest.approx(-4)
     assert response.scores[1] == pytest.approx(-0.0464, abs=1e-3)
-    with ChaosServer(answer=lambda body: (200, completion("B", alternatives={"B": -0.1, "x": -9.0}))) as server:
-        backend = model(server)
-        (response,) = backend.score(questions)
+    answer = 200, completion("B", alternatives={"B": -0.1, "x": -9.0})
+    backend, [response], _ = ask_server(answer, questions)
     assert response.text == "B"
     assert "not among them" in backend.deviations[0]
-    with ChaosServer() as server, pytest.raises(BadInput, match="no log-probabilities"):
-        list(model(server).score(questions))
-    with ChaosServer() as server, pytest.raises(BadInput, match="--method ps"):
-        list(model(server).score([request(candidates=("left", "right"), scoring="sequence")]))
+    with pytest.raises(BadInput, match="no log-probabilities"):
+        ask_server("A", questions)
+    with pytest.raises(BadInput, match="--method ps"):
+        ask_server("A", [request(candidates=("left", "right"), scoring="sequence")])
 
 
 @pytest.mark.parametrize(
@@ -194,11 +189,8 @@ LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><styl
     ],
 )
 def test_error_message_is_quoted_from_any_body_format(status, body, words):
-    with (
-        ChaosServer(answer=lambda _: (status, Raw(body))) as server,
-        pytest.raises(BadInput, match=words),
-    ):
-        list(model(server).generate([request(i) for i in range(4)]))
+    with pytest.raises(BadInput, match=words):
+        ask_server((status, Raw(body)), [request(i) for i in range(4)])
 
 
 def test_pending_replies_do_not_delay_an_error(monkeypatch):
@@ -230,11 +222,9 @@ def test_reasoning_contrary_to_the_option_is_recorded():
         ("off", thought, "switched off"),
         ("on", "B", "shows no reasoning"),
     ):
-        with ChaosServer(answer=lambda body, answer=answer: answer) as server:
-            backend = model(server, thinking=thinking)
-            list(backend.generate([request(max_tokens=20000)]))
+        backend, _, bodies = ask_server(answer, [request(max_tokens=20000)], thinking=thinking)
         assert any(words in deviation for deviation in backend.deviations)
-        assert server.bodies[0]["chat_template_kwargs"] == {
+        assert bodies[0]["chat_template_kwargs"] == {
             "enable_thinking": thinking == "on",
             "thinking": thinking == "on",
         }
@@ -319,11 +309,12 @@ def test_no_choice_is_read_from_truncated_reasoning(form):
     flight.
     """
     for seed, (limit, length) in enumerate([(1, "length"), (4, None), (60, "MAX_TOKENS"), (60, "length"), (200, None)]):
-        with ChaosServer(answer=Thinker(form, length, seed)) as server:
-            backend = model(server, max_tokens=limit, in_flight=1 + 5 * (seed % 2))
-            responses = list(backend.generate([request(i, max_tokens=limit) for i in range(10)]))
+        questions = [request(i, max_tokens=limit) for i in range(10)]
+        _, responses, bodies = ask_server(
+            Thinker(form, length, seed), questions, max_tokens=limit, in_flight=1 + 5 * (seed % 2)
+        )
         # 1024: the limit of the harness's own test question.
-        assert {body["max_tokens"] for body in server.bodies} <= {limit, 1024}, "the user's limit is kept"
+        assert {body["max_tokens"] for body in bodies} <= {limit, 1024}, "the user's limit is kept"
         for reply in responses:
             reading = read_choice(reply.text, ["left", "right"], finish_reason=reply.finish_reason)
             expected = ("answered", (1,)) if reply.finish_reason == "stop" else ("truncated", ())
@@ -336,9 +327,8 @@ def test_no_choice_is_read_from_truncated_reasoning(form):
 
 @pytest.mark.parametrize("form", few(REASONING_FORMATS, 5))
 def test_output_limit_is_raised_for_a_model_that_reasons(form):
-    with ChaosServer(answer=Thinker(form, "length", form)) as server:
-        backend = model(server, in_flight=4)
-        responses = list(backend.generate([request(i, max_tokens=3) for i in range(8)]))
+    questions = [request(i, max_tokens=3) for i in range(8)]
+    backend, responses, _ = ask_server(Thinker(form, "length", form), questions, in_flight=4)
     assert {reply.text.strip() for reply in responses} == {"B"}
     assert any("16384 output tokens were allowed instead of 3" in words for words in backend.deviations)
 
@@ -349,12 +339,10 @@ def test_truncated_answers_of_a_non_reasoning_model_stay_answers():
             return "2"
         return 200, completion("The answer is B. This is because", finish="length")
 
-    with ChaosServer(answer=plain) as server:
-        backend = model(server)
-        responses = list(backend.generate([request(i, max_tokens=7) for i in range(4)]))
+    backend, responses, bodies = ask_server(plain, [request(i, max_tokens=7) for i in range(4)])
     assert [(reply.text, reply.reasoning) for reply in responses] == [("The answer is B. This is because", None)] * 4
     assert not backend.deviations
-    assert len(server.bodies) == 5, "one simple question tells"
+    assert len(bodies) == 5, "one simple question tells"
 
 
 def test_scoring_options_of_a_reasoning_model_is_recorded_as_a_deviation():
@@ -363,8 +351,6 @@ def test_scoring_options_of_a_reasoning_model_is_recorded_as_a_deviation():
             return 200, completion("Okay", finish="length", alternatives={"Okay": -0.1, "A": -3.0, "B": -4.0})
         return 200, completion("It is two.</think>2")
 
-    with ChaosServer(answer=thinker) as server:
-        backend = model(server)
-        responses = list(backend.score([request(i, candidates=("A", "B")) for i in range(3)]))
+    backend, responses, _ = ask_server(thinker, [request(i, candidates=("A", "B")) for i in range(3)])
     assert [reply.text for reply in responses] == ["A"] * 3
     assert any("begins to reason" in words for words in backend.deviations)
