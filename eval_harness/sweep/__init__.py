@@ -2,9 +2,8 @@
 
 Each combination is a task.
 
-Sweep file   models.yaml -> tasks                     tasks.py
-forecast     requests, cost and hours of each task    progress.py
-run          on this machine, or on a Ray cluster     execution.py
-             a Slurm script                           tasks.py
-report       scores, failed tasks and reasons         progress.py
+Sweep file   models.yaml -> tasks                                   tasks.py
+forecast     requests, cost and hours of each task                  tasks.py
+run          on this machine, on a Ray cluster, or a Slurm script   execution.py
+report       scores, failed tasks and reasons                       tasks.py
 """

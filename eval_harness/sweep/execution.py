@@ -1,4 +1,4 @@
-"""Run the tasks of a sweep: on this machine, or on a Ray cluster.
+"""Run the tasks of a sweep: on this machine, on a Ray cluster, or as an array of Slurm.
 
 On this machine they run one after the other, in one process per model. The process keeps its model
 loaded for the model's other tasks. A process that dies (out of memory, a crash in a library) fails
@@ -11,10 +11,11 @@ twice. All nodes must share the folders. This process holds the run folders' loc
 once all parts of a model are done, it merges the journals and scores the runs. After a crash it
 resumes from the journals.
 
-See also: the forecast, which gives the remaining questions (`progress.py`).
+See also: the forecast, which gives the remaining questions (`tasks.py`).
 """
 
 import os
+import shlex
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,8 +45,7 @@ from eval_harness.runs.run_folder import (
     report_disk_errors,
 )
 from eval_harness.runs.runner import begin_run, run_evaluation, score_run, update_run_record
-from eval_harness.sweep.progress import Forecast
-from eval_harness.sweep.tasks import SweepTask
+from eval_harness.sweep.tasks import Forecast, SweepTask
 
 PROCESS_DIED = "the process died: out of memory, or a crash in a library"
 
@@ -318,3 +318,45 @@ def _finish_task(forecast: Forecast, max_questions: int | None, death: str | Non
     except Exception as error:
         return TaskResult(task, error_line(error, task))
     return TaskResult(task)
+
+
+def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, max_questions: int | None = None) -> str:
+    """Write a batch script for `sbatch`: an array with one element per task.
+
+    All nodes must share the folders. The script names tasks by their run folders, because their
+    numbers change if the sweep file is edited while the job is queued.
+
+    Args:
+        tasks: The tasks to run.
+        sweep_file: The sweep file.
+        out: Folder of the run folders and of Slurm's logs.
+        max_questions: Ask only this many questions of each task; None asks all.
+
+    Returns:
+        The script.
+    """
+    command = shlex.join(
+        [
+            "medprobe",
+            "sweep",
+            str(sweep_file),
+            "--out",
+            str(out),
+            *(["--first", str(max_questions)] if max_questions else []),
+        ]
+    )
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            f"#SBATCH --job-name={shlex.quote(f'medprobe-{sweep_file.stem}')}",
+            f"#SBATCH --array={','.join(str(task.number) for task in tasks)}",
+            f"#SBATCH --output={shlex.quote(f'{out}/slurm-%A_%a.log')}",
+            "#SBATCH --requeue",
+            "# Add what a model needs: --gres=gpu:1, --mem, --time, --partition.",
+            f"cd {shlex.quote(str(Path.cwd()))}",
+            "TASKS=(",
+            *(f"    [{task.number}]={shlex.quote(task.folder.name)}" for task in tasks),
+            ")",
+            f'srun {command} --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"',
+        ]
+    )

@@ -351,9 +351,15 @@ def sweep(
     """
     from dataset_builders.errors import BadInput
     from eval_harness.runs.run_folder import Shard
-    from eval_harness.sweep.execution import run_task, run_tasks_locally, run_tasks_on_ray
-    from eval_harness.sweep.progress import forecast_tasks, format_forecast, format_report, write_scores_csv
-    from eval_harness.sweep.tasks import find_task, read_sweep, slurm_script
+    from eval_harness.sweep.execution import run_task, run_tasks_locally, run_tasks_on_ray, slurm_script
+    from eval_harness.sweep.tasks import (
+        find_task,
+        forecast_tasks,
+        format_forecast,
+        format_report,
+        read_sweep,
+        write_scores_csv,
+    )
 
     if sum([slurm, task is not None, ray is not None]) > 1:
         raise BadInput("--slurm, --task, --ray: give only one of them.")

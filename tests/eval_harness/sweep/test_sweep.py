@@ -19,8 +19,7 @@ from eval_harness.models.load import CachingLoader
 from eval_harness.runs.config import build_config, option_types
 from eval_harness.runs.run_folder import lock_is_free, read_answer_journal
 from eval_harness.sweep.execution import PROCESS_DIED
-from eval_harness.sweep.progress import forecast_tasks, format_forecast, remaining_hours
-from eval_harness.sweep.tasks import find_task, read_sweep
+from eval_harness.sweep.tasks import find_task, forecast_tasks, format_forecast, read_sweep, remaining_hours
 from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
 from tests.commands import medprobe
