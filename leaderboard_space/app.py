@@ -33,7 +33,7 @@ from leaderboard_space.html import text
 from leaderboard_space.service import Service, tools
 from leaderboard_space.serving import SPACE_FRAME_ANCESTORS, BodyLimit, Endpoint, JsonHandler, access_lifespan, on_space
 from leaderboard_space.submitting import SubmitTab, draw_form
-from leaderboard_space.views import case, cases, compare, model, overview, search, topic
+from leaderboard_space.views import cases, compare, model, overview, search, topic
 
 ASSETS = Path(__file__).parent / "assets"
 STYLE_SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
@@ -193,7 +193,7 @@ def build_app(
         for tool in tools(board):
             gr.api(_json_tool(tool), api_name=tool.__name__, queue=False)
 
-    endpoint = Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)})
+    endpoint = Middleware(Endpoint, functions=functions, files={"cases/image": partial(cases.picture, board)})
     return app, endpoint, board.watch
 
 

@@ -5,7 +5,7 @@ Only images of phantoms, and those whose licence (as stated in the dataset that 
 permits redistribution, are shown, and only if the dataset's questions are the section's. No request
 waits for the Hub: missing images are fetched in the background, and only those of viewed cases.
 
-See also: drawing the page (`views/cases.py`, `views/case.py`).
+See also: drawing the page (`views/cases.py`).
 """
 
 import threading
@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from dataset_builders.images.licences import allows_redistribution
 from eval_harness.derive.metrics import OVERALL_METRICS
 from eval_harness.derive.run_files import read_readings
 from eval_harness.scores.grading import question_image_ids
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Bools, Floats, Ints, Outcomes
 from leaderboard_space.data.sections import Entry, Section
@@ -233,6 +235,57 @@ def read_case_answers(entry: Entry, question_ids: Sequence[str]) -> dict[str, An
         raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
 
 
+AnswersByEntry = dict[str, dict[str, Answer]]
+"""Entry key -> question id -> answer. Results whose answers cannot be read are missing."""
+
+
+def read_answers(outcomes: Outcomes, cases: np.ndarray, entries: Sequence[Entry]) -> AnswersByEntry:
+    """Read the answers of results to the questions of some cases.
+
+    Args:
+        outcomes: The questions.
+        cases: Numbers of the cases.
+        entries: The results.
+    """
+    ids = outcomes.questions["question_id"][np.isin(outcomes.case_of_question, cases)].tolist()
+    answers: AnswersByEntry = {}
+    # Unreadable answers must not take the page down: the result is left out.
+    for entry in (entry for entry in entries if entry.answers is not None):
+        with suppress(BadInput):
+            answers[entry.key] = read_case_answers(entry, ids)
+    return answers
+
+
+MAX_RUNS = 60
+"""Maximum number of results whose answers to a case are shown."""
+
+
+def answered_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
+    """List the results whose answers are known."""
+    return [entry for entry in section.entries if entry.key in outcomes.row_of]
+
+
+def counted_keys(section: Section, outcomes: Outcomes) -> tuple[str, ...]:
+    """List the keys of the results by which a case counts as often wrong or as disputed.
+
+    These are the results that are neither baselines nor withdrawn, or all results if there are
+    none.
+    """
+    # Baselines (chance, oracle) say nothing about how hard a case is.
+    entries = [entry for entry in answered_entries(section, outcomes) if not entry.is_reference]
+    return tuple(entry.key for entry in entries if entry.provenance.withdrawal is None) or tuple(outcomes.runs)
+
+
+def displayed_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
+    """List the results whose answers are shown: all, or the best `MAX_RUNS`."""
+    name, entries = correctness_metric(outcomes), answered_entries(section, outcomes)
+    if name is None:
+        return entries[:MAX_RUNS]
+    shares = dict(zip(outcomes.runs, outcomes.metrics[name].shares().tolist(), strict=True))
+    best = sorted(entries, key=lambda entry: -np.nan_to_num(shares[entry.key]))[:MAX_RUNS]
+    return [entry for entry in entries if entry in best]
+
+
 MAX_RETAINED = 300
 """Maximum number of datasets and cases in memory; the least recently used are evicted first."""
 RETRY_SECONDS = 120.0
@@ -312,6 +365,22 @@ class CaseImages:
         if is_local and is_new:
             future.set_result(compute())
         return future
+
+
+def trusted_datasets(board: Board, section: Section) -> list[DatasetSource]:
+    """List the datasets that the board's owner trusts and that contain a section's questions.
+
+    Their images may be shown, too.
+
+    Args:
+        board: The board.
+        section: The question set.
+    """
+    return [
+        (str(split.benchmark.repo), split.benchmark.revision)
+        for split in board.trusted.splits
+        if split.benchmark.fingerprint == section.fingerprint and split.benchmark.repo
+    ]
 
 
 def _sources(section: Section, extra_sources: Sequence[DatasetSource]) -> list[DatasetSource]:

@@ -1,13 +1,17 @@
 """Draw the page Cases: the questions of a set with options, key and answers.
 
-It shows a list that can be searched, or one case with its neighbours.
+It shows a list that can be searched, or one case with its neighbours. A case is drawn with its
+images, if they may be shown, and with the results that chose each option.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 import numpy as np
+import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Images
@@ -15,16 +19,23 @@ from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import (
     NO_ANSWER,
+    AnswersByEntry,
+    CaseImages,
+    answered_entries,
     case_shares,
     cases_of_questions,
     cases_sharing_images,
     cases_with_label,
     cases_with_words,
+    counted_keys,
+    displayed_entries,
     label_choices,
     mean_case_shares,
+    read_answers,
     read_case_answers,
     read_shown_images,
     sort_cases,
+    trusted_datasets,
 )
 from leaderboard_space.data.outcomes import Ints, Outcomes
 from leaderboard_space.data.ranks.sights import image_arms
@@ -40,18 +51,6 @@ from leaderboard_space.data.tree import (
 from leaderboard_space.export import Table, name_set, set_citation, table_file
 from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.query import parse_selection
-from leaderboard_space.views.case import (
-    MAX_RESPONSE_LENGTH,
-    answered_entries,
-    counted_keys,
-    displayed_entries,
-    displayed_labels,
-    draw_case,
-    option_letters,
-    options_in_full,
-    read_answers,
-    trusted_datasets,
-)
 from leaderboard_space.views.parts import (
     CITE_BOX,
     Request,
@@ -74,48 +73,51 @@ from leaderboard_space.views.tables.table import html_columns, scrollable, table
 
 PER_PAGE = 8
 """Number of cases on a page of the list."""
+
 MAX_SAVED_CASES = 500
 """Maximum number of cases in a saved file."""
+
+MAX_NAMED_RESULTS = 3
+"""Up to this number of results, each is named beside the option that it chose. If there are more,
+their number is shown, and expands to the names.
+"""
+
+MAX_RESPONSE_LENGTH = 100
+"""Maximum number of characters shown of a response that names no option."""
+
+MAX_NEIGHBOURS = 12
+"""Maximum number of listed cases that share an image."""
+
 SELECTION_KEYS = ("id", "find", "label", "branch", "facet", "model", "order")
 """Keys of an address that choose cases."""
+
 ORDERS = (
     ("stored", "as stored"),
     ("wrong", "most often wrong first"),
     ("split", "most disputed first"),
 )
+
+DISPLAYED_FACETS = ("department", "modality", "task", "organ", "scenario", "aspect")
+"""Columns of the table of questions that are shown beside a question."""
+
+IMAGE_WORDS: dict[Images, str] = {
+    "real": "its own image",
+    "withheld": "no image",
+    "blank": "a grey image",
+    "swapped": "another case's image",
+}
+"""Image condition of a run -> what the model was shown, in words."""
+
 UNREADABLE = (
     '<h2 class="finding">The cases of this set cannot be read.</h2><p class="sub">Its questions, or all answers to them, are missing '
     "from the store or damaged; the benchmark's page says which.</p>"
 )
 
+IMAGES = CaseImages()
+"""Shared by the whole process, so that images fetched for one visitor serve the next."""
 
-@dataclass(frozen=True)
-class _CaseList:
-    """The list of cases that a request chooses.
-
-    Args:
-        section: The question set.
-        outcomes: What the results answered.
-        cases: Numbers of the cases, in order.
-        query: Words that are searched for.
-        order: Key in `ORDERS`.
-        label: Text of the label field.
-        by: The result whose mistakes are listed; None for all cases.
-        is_filtered: True if not all cases are listed.
-        ignored: Names in the request that match nothing, a sentence each.
-        selection: The selected branches of the tree; every case lies on them.
-    """
-
-    section: Section
-    outcomes: Outcomes
-    cases: Ints
-    query: str
-    order: str
-    label: str
-    by: Entry | None
-    is_filtered: bool
-    ignored: tuple[str, ...]
-    selection: tuple[TreePath, ...] = ()
+MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+"""First bytes of an image -> its media type."""
 
 
 def page(board: Board, request: Request) -> str:
@@ -146,15 +148,11 @@ def page(board: Board, request: Request) -> str:
     # The result whose mistakes are listed is shown even if it is not among the best.
     if chosen.by is not None and chosen.by not in entries:
         entries = [*entries, chosen.by]
-    answers, datasets = (
-        read_answers(outcomes, page_cases, entries),
-        trusted_datasets(board, section),
-    )
     return (
         f"{note}{_form(board, chosen)}"
         f'<h2 class="finding" data-title="Cases">{sentences.case_list_headline(len(chosen.cases), chosen.is_filtered)}</h2>'
         f'<p class="sub">{_explanation(chosen, entries)}</p>'
-        f"{''.join(draw_case(section, outcomes, case, entries, answers, datasets) for case in page_cases.tolist())}{_turn(at, pages)}"
+        f"{_draw_cases(board, section, outcomes, page_cases, entries)}{_turn(at, pages)}"
     )
 
 
@@ -184,32 +182,29 @@ def file(board: Board, request: Request) -> dict[str, str]:
     cases = find_case(outcomes, str(request["id"])) if is_one else _chosen(section, outcomes, tree, request).cases
     cases = cases[:MAX_SAVED_CASES]
     answers_by_entry = read_answers(outcomes, cases, entries)
-    order = {case: position for position, case in enumerate(cases.tolist())}
-    rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(order)))
-    # `isin` loses the order of the list.
-    rows = rows[np.argsort([order[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
     answer_rows: Table = []
-    for _, question in outcomes.questions.iloc[rows].iterrows():
-        question_columns = {
-            "case_id": question["case_id"],
-            "question_id": question["question_id"],
-            "question": question["question"],
-            "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
-            "key": option_letters(answer_key(section, question)) or None,
-            "labels": "; ".join(display_label(*label) for label in displayed_labels(question)),
-        }
-        for entry in (entry for entry in entries if entry.key in answers_by_entry):
-            choice, status, response = answers_by_entry[entry.key].get(question["question_id"], NO_ANSWER)
-            answer_rows.append(
-                {
-                    **question_columns,
-                    "model": entry.result.model.name,
-                    "run": entry.key,
-                    "chosen": option_letters(choice),
-                    "status": status,
-                    "response": response,
-                }
-            )
+    for case in cases.tolist():
+        for _, question in outcomes.questions[outcomes.case_of_question == case].iterrows():
+            question_columns = {
+                "case_id": question["case_id"],
+                "question_id": question["question_id"],
+                "question": question["question"],
+                "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
+                "key": option_letters(answer_key(section, question)) or None,
+                "labels": "; ".join(display_label(*label) for label in displayed_labels(question)),
+            }
+            for entry in (entry for entry in entries if entry.key in answers_by_entry):
+                choice, status, response = answers_by_entry[entry.key].get(question["question_id"], NO_ANSWER)
+                answer_rows.append(
+                    {
+                        **question_columns,
+                        "model": entry.result.model.name,
+                        "run": entry.key,
+                        "chosen": option_letters(choice),
+                        "status": status,
+                        "response": response,
+                    }
+                )
     return table_file(answer_rows, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
 
 
@@ -246,8 +241,36 @@ def failed_cases(
         cases = sort_cases(cases, 1 - mean_case_shares(outcomes, other_keys), "wrong")
     # Stable: within equal shares, the order by the other results is kept.
     cases = cases[np.argsort(shares[cases], kind="stable")][:limit]
-    answers, datasets = read_answers(outcomes, cases, [entry]), trusted_datasets(board, section)
-    return "".join(draw_case(section, outcomes, case, [entry], answers, datasets) for case in cases.tolist())
+    return _draw_cases(board, section, outcomes, cases, [entry])
+
+
+@dataclass(frozen=True)
+class _CaseList:
+    """The list of cases that a request chooses.
+
+    Args:
+        section: The question set.
+        outcomes: What the results answered.
+        cases: Numbers of the cases, in order.
+        query: Words that are searched for.
+        order: Key in `ORDERS`.
+        label: Text of the label field.
+        by: The result whose mistakes are listed; None for all cases.
+        is_filtered: True if not all cases are listed.
+        ignored: Names in the request that match nothing, a sentence each.
+        selection: The selected branches of the tree; every case lies on them.
+    """
+
+    section: Section
+    outcomes: Outcomes
+    cases: Ints
+    query: str
+    order: str
+    label: str
+    by: Entry | None
+    is_filtered: bool
+    ignored: tuple[str, ...]
+    selection: tuple[TreePath, ...] = ()
 
 
 def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) -> _CaseList:
@@ -354,17 +377,6 @@ def _turn(at: int, pages: int) -> str:
     return navigation if pages > 1 else ""
 
 
-MAX_NEIGHBOURS = 12
-"""Maximum number of listed cases that share an image."""
-IMAGE_WORDS: dict[Images, str] = {
-    "real": "its own image",
-    "withheld": "no image",
-    "blank": "a grey image",
-    "swapped": "another case's image",
-}
-"""Image condition of a run -> what the model was shown, in words."""
-
-
 def find_case(outcomes: Outcomes, case_id: str) -> Ints:
     """Return the number of the case with an id, as an array of one; empty if there is none.
 
@@ -395,14 +407,13 @@ def _one(board: Board, section: Section, outcomes: Outcomes, request: Request) -
     matches = [find_result(section.entries, str(request.get(slot) or "-")) for slot in ("first", "second")]
     chosen = [entry for entry in matches if entry]
     entries = chosen or displayed_entries(section, outcomes)
-    answers = read_answers(outcomes, cases, entries)
     all_answers = f' <a class="link" href="{case_address(section, case_id)}">All answers to it</a>' if chosen else ""
     return (
         f'<div class="form"><span class="acts">{all_cases}{all_answers}'
         f"{action_buttons(can_save=False)}{save_menu('cases')}</span></div>{CITE_BOX}"
         f'<h2 class="finding" data-title="Case {text(case_id, 60)}">'
         f"{text(sentences.case_headline(*_tally(section, outcomes, case)), 300)}</h2>"
-        f"{draw_case(section, outcomes, case, entries, answers, trusted_datasets(board, section))}"
+        f"{_draw_cases(board, section, outcomes, cases, entries)}"
         f"{_without_the_image(section, outcomes, case, entries)}{_neighbours(section, outcomes, case)}"
     )
 
@@ -455,3 +466,168 @@ def _neighbours(section: Section, outcomes: Outcomes, case: int) -> str:
     return (
         f'<h3>Its neighbours</h3>{shared}<nav class="turn" aria-label="Neighbouring cases">{previous}{following}</nav>'
     )
+
+
+def draw_case(
+    board: Board,
+    section: Section,
+    outcomes: Outcomes,
+    case: int,
+    entries: Sequence[Entry],
+    answers_by_entry: AnswersByEntry,
+    title_suffix: str = "",
+) -> str:
+    """Draw a case as HTML.
+
+    Args:
+        board: The board.
+        section: The question set.
+        outcomes: What the results answered.
+        case: Number of the case.
+        entries: The results.
+        answers_by_entry: Their answers.
+        title_suffix: HTML beside its title.
+    """
+    rows = outcomes.questions[outcomes.case_of_question == case]
+    names, case_id = entry_labels(list(entries)), str(rows["case_id"].iloc[0])
+    questions = "".join(_question(section, question, answers_by_entry, names) for _, question in rows.iterrows())
+    title = f'<a href="{case_address(section, case_id)}">Case {text(case_id, 60)}</a>'
+    return (
+        f'<article class="case"><h3>{title} {title_suffix}</h3><div class="seen">{_pictures(board, section, case_id)}'
+        f'<div class="questions">{questions}</div></div></article>'
+    )
+
+
+def _draw_cases(board: Board, section: Section, outcomes: Outcomes, cases: Ints, entries: Sequence[Entry]) -> str:
+    """Draw some cases, given by their numbers, with the answers of some results."""
+    answers = read_answers(outcomes, cases, entries)
+    return "".join(draw_case(board, section, outcomes, case, entries, answers) for case in cases.tolist())
+
+
+def _question(section: Section, question: pd.Series, answers_by_entry: AnswersByEntry, names: dict[str, str]) -> str:
+    """Draw a question with its options, the results that chose each, and its labels.
+
+    `names`: entry key -> name.
+    """
+    chosen_by: dict[int, list[str]] = defaultdict(list)
+    without_choice: list[str] = []
+    statuses: Counter[str] = Counter()
+    for run, answers in answers_by_entry.items():
+        choice, status, response = answers.get(question["question_id"], NO_ANSWER)
+        # bdi: a right-to-left name must not reorder the text around it.
+        name = f"<bdi>{text(names[run], 80)}</bdi>"
+        for option in choice:
+            chosen_by[option].append(name)
+        if not choice:
+            end = "…" if len(response) > MAX_RESPONSE_LENGTH else ""
+            quoted = f": “{' '.join(response[:MAX_RESPONSE_LENGTH].split())}{end}”" if response.strip() else ""
+            statuses[status] += 1
+            without_choice.append(f"{name} <bdi>{text(f'({status}{quoted})', 200)}</bdi>")
+    # Empty if the source hides its keys, even if the store knows them.
+    key = set(answer_key(section, question))
+    options = "".join(
+        f'<li class="{"key" if at in key else ""}"><b>{chr(65 + at)}</b> <bdi>{text(option, 300)}</bdi>'
+        f"{' <em>key</em>' if at in key else ''} <span>{_counted(chosen_by[at], len(answers_by_entry))}</span></li>"
+        for at, option in enumerate(question["options"])
+    )
+    reasons = ", ".join(f"{count(n)} {status}" for status, n in statuses.items())
+    named_none = (
+        f'<div class="fine">Named no option: {_counted(without_choice, len(answers_by_entry), f" ({reasons})")}</div>'
+    )
+    hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
+    links = "".join(
+        f' · <a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(display_label(facet, label), 80)}</a>'
+        for facet, label in displayed_labels(question)
+    )
+    return (
+        f'<div class="question"><p><bdi>{text(question["question"], 2000)}</bdi>{hidden} <span class="fine">'
+        f"{text(question['question_id'], 100)}{links}</span></p><ol>{options}</ol>{named_none if statuses else ''}</div>"
+    )
+
+
+def _counted(names: Sequence[str], total: int, reasons: str = "") -> str:
+    """Name the results that chose something, as HTML.
+
+    If there are many, `12 of 40` is shown instead and expands to the names.
+    """
+    if total <= MAX_NAMED_RESULTS or not names:
+        return ", ".join(names)
+    return (
+        f"<details><summary>{count(len(names))} of {count(total)}{text(reasons)}</summary>{', '.join(names)}</details>"
+    )
+
+
+def displayed_labels(question: pd.Series) -> list[tuple[str, str]]:
+    """List the labels that the source gives a question, as (facet, value)."""
+    pairs = [(name, str(question.get(name))) for name in DISPLAYED_FACETS if isinstance(question.get(name), str)]
+    categories = question.get("categories")
+    return pairs + ([("category", str(label)) for label in categories] if isinstance(categories, list) else [])
+
+
+def option_letters(chosen: Sequence[int]) -> str:
+    """List options by their letters: `A, C`."""
+    return ", ".join(chr(65 + option) for option in chosen)
+
+
+def options_in_full(question: pd.Series, chosen: Sequence[int]) -> str:
+    """List options by letter and text.
+
+    An option that the question does not have is listed by its letter alone.
+
+    Args:
+        question: A row of the table of questions.
+        chosen: Positions of the options.
+    """
+    options = list(question["options"])
+    return "; ".join(f"{chr(65 + at)} {options[at]}" if at < len(options) else chr(65 + at) for at in chosen)
+
+
+def _pictures(board: Board, section: Section, case_id: str) -> str:
+    """Draw the images of a case that may be shown.
+
+    While they are fetched from the Hub, a note is drawn instead, which makes the browser ask again.
+    """
+    images = IMAGES.get(section, case_id, trusted_datasets(board, section))
+    # Still downloading: the browser asks again for elements with data-waiting.
+    if images is None:
+        return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
+    buttons = "".join(
+        _picture(
+            name if len(images) == 1 else f"{number} of {len(images)}, {name}, in the order of the question,",
+            f"board/cases/image?{urlencode({'set': set_name(section), 'case': case_id, 'name': name})}",
+        )
+        for number, (name, image) in enumerate(images.items(), 1)
+        if media_type(image) is not None
+    )
+    return f'<div class="pictures">{buttons}</div>' if buttons else ""
+
+
+def _picture(title: str, address: str) -> str:
+    """Draw an image as a button that enlarges it."""
+    image = f'<img src="{text(address, 2000)}" alt="Image {text(title, 120)} of this case" loading="lazy">'
+    return f'<button type="button" class="picture" aria-expanded="false" title="Larger or smaller">{image}</button>'
+
+
+def media_type(image: bytes) -> str | None:
+    """Return the media type of an image that browsers can show; None for other files."""
+    return next((mime for start, mime in MEDIA_TYPES.items() if image.startswith(start)), None)
+
+
+def picture(board: Board, request: Request) -> tuple[bytes, str]:
+    """Return an image of a case with its media type.
+
+    Args:
+        board: The board.
+        request: `set`, `case` and `name` of the image.
+
+    Raises:
+        BadInput: There is no such image, or it may not be shown.
+    """
+    section = chosen_section(board, request)
+    # `chosen_section` falls back to another set, whose image would be the wrong one.
+    if section is not None and set_name(section) == request.get("set"):
+        images = IMAGES.get(section, str(request.get("case")), trusted_datasets(board, section)) or {}
+        image = images.get(str(request.get("name")), b"")
+        if (mime := media_type(image)) is not None:
+            return image, mime
+    raise BadInput("this image is not on the board. Reload the page.")

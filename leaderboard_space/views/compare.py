@@ -22,13 +22,13 @@ from leaderboard_space.comparing import (
     load_comparison,
 )
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cases import NO_ANSWER, read_case_answers
+from leaderboard_space.data.cases import NO_ANSWER, read_answers, read_case_answers
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.sections import Entry, canonical_name, entry_source
 from leaderboard_space.data.tree import selection_group_names
 from leaderboard_space.export import Table, format_selection, name_set, set_citation, table_file
 from leaderboard_space.html import count, number, options, prose, score_text, text
-from leaderboard_space.views.case import draw_case, options_in_full, read_answers, trusted_datasets
+from leaderboard_space.views.cases import draw_case, options_in_full
 from leaderboard_space.views.parts import (
     CITE_BOX,
     Request,
@@ -547,15 +547,7 @@ def _flips(board: Board, comparison: Comparison) -> str:
         title_suffix = (
             f'<small>{winner} scored more · <a href="{case_link}">both answers and neighbouring cases</a></small>'
         )
-        return draw_case(
-            section,
-            outcomes,
-            case,
-            entries,
-            answers,
-            trusted_datasets(board, section),
-            title_suffix,
-        )
+        return draw_case(board, section, outcomes, case, entries, answers, title_suffix)
 
     names = [comparison.name(entry) for entry in entries]
     caption = sentences.flips_caption(names[0], names[1], len(flipped), len(winners), len(drawn_cases))

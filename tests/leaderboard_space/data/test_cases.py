@@ -21,10 +21,11 @@ from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import read_result
+from leaderboard_space.data import cases as case_data
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import read_case_answers
 from leaderboard_space.data.sections import Entry
-from leaderboard_space.views import case, cases
+from leaderboard_space.views import cases
 from leaderboard_space.views import model as model_page
 from leaderboard_space.views.parts import measured_sections, set_name
 from tests.leaderboard_space.checks.claims import plain
@@ -44,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case, "MAX_RUNS", 5)
+    monkeypatch.setattr(case_data, "MAX_RUNS", 5)
     board = Board(store)
     page = cases.page(board, {})
     assert "Of 8 results the best 5 are shown." in page
@@ -54,7 +55,7 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
     # labels that some questions lack
     assert "None" not in page and not any("None" in row["labels"] for row in rows)
-    monkeypatch.setattr(case, "MAX_RUNS", 8)
+    monkeypatch.setattr(case_data, "MAX_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
 
 

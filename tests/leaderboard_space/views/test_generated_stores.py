@@ -12,10 +12,10 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space import app
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cases import MAX_RUNS
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.views import overview, search, topic
-from leaderboard_space.views.case import MAX_RUNS
 from leaderboard_space.views.overview import load_overview
 from leaderboard_space.views.search import board_labels
 from tests.leaderboard_space.checks.claims import plain
