@@ -1,9 +1,9 @@
 """Draw the page Submit: how to submit, the scores of answers, and their problems."""
 
-import csv
-import io
 import re
 from collections.abc import Sequence
+
+import pandas as pd
 
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score, Verdict
@@ -85,10 +85,7 @@ def _no_choices(has_store: bool) -> str:
 
 def template(ids: Sequence[str]) -> str:
     """Return a CSV file to fill in: every question id with an empty response."""
-    buffer = io.StringIO()
-    rows = [("question_id", "response"), *((question_id, "") for question_id in ids)]
-    csv.writer(buffer, lineterminator="\n").writerows(rows)
-    return buffer.getvalue()
+    return pd.DataFrame({"question_id": ids, "response": ""}).to_csv(index=False, lineterminator="\n")
 
 
 def report(submission: Submission) -> str:
