@@ -366,13 +366,16 @@ def _determine_origin(family: str, name: str, content: SourceContent) -> str:
         return "custom"
 
     # Fingerprints decide if any is known; otherwise counts are the best evidence.
-    released = spec(family).released
-    if released.keys() & content.cases.keys():
+    facts = spec(family)
+    if facts.released.keys() & content.cases.keys():
         is_whole = all(
             is_released_set(family, split, fingerprint_cases(cases)) for split, cases in content.cases.items()
         )
     else:
-        is_whole = spec(family).is_whole(content)
+        sizes = content.sizes()
+        images = {image.image_id for case in content.all_cases() for image in case.images}
+        has_all_images = facts.paper_images in (None, len(images))
+        is_whole = bool(sizes) and sizes.items() <= facts.paper_questions.items() and has_all_images
     return "official" if is_whole else "custom"
 
 

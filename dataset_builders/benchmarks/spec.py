@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dataset_builders.schema import ColumnType, Question, SourceContent
+from dataset_builders.schema import ColumnType, Question
 
 Spec = TypeVar("Spec")
 
@@ -29,10 +29,6 @@ class CardText:
     origin_note: str = ""
 
 
-def _never_complete(content: SourceContent) -> bool:
-    return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
     """The data side of a benchmark. Defaults suit any set of questions.
@@ -40,12 +36,13 @@ class DatasetSpec:
     `facets`: the facets that the source labels, in the board's order (`category` is read from the
     list column `categories`: a question counts in each of its categories).
     `columns`: the benchmark's own columns; `scored`: those that a metric reads, so that the
-    fingerprint covers them. `is_whole`: whether the content has the paper's counts, used if no
-    released fingerprint is known.
+    fingerprint covers them. `paper_questions`: split -> number of questions in the paper, and
+    `paper_images`: number of images; they tell whether a set is complete if no released fingerprint
+    is known.
 
     `released`: split -> fingerprint of the authors' complete set, if their files are known.
     `tasks`: metric -> whether a question belongs to those whose plain accuracy is the metric;
-    eval.yaml offers them to the Hub (`eval_yaml.py`). `not_in_results`: columns with texts about
+    eval.yaml offers them to the Hub (`card.py`). `not_in_results`: columns with texts about
     the images that runs never read, so runs and stores omit them. `configs`: further config of the
     reader -> what one of its rows is. `get_images`: advice for users who lack images. `any_source`:
     the reader takes any table or Hub repository, and the meaning of its columns (`vqa/reader.py`).
@@ -62,7 +59,8 @@ class DatasetSpec:
     default_split: str = "test"
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
     scored: tuple[str, ...] = ()
-    is_whole: Callable[[SourceContent], bool] = _never_complete
+    paper_questions: Mapping[str, int] = field(default_factory=dict)
+    paper_images: int | None = None
     released: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     not_in_results: tuple[str, ...] = ()

@@ -1,24 +1,32 @@
-"""Write the dataset card (README.md): YAML for loaders and the Hub, and a body for readers
-unfamiliar with medprobe. Read a custom set's statements about its patients, which the card repeats:
-about.yaml in its source, and the report of `medprobe curate deidentify`.
+"""Write the texts of a dataset repository: the dataset card (README.md), LICENSE.md and eval.yaml.
+Read what the makers of a custom set state about its patients, which the card repeats.
+
+The card has YAML for loaders and the Hub, and a body for readers unfamiliar with medprobe. The
+statements are in about.yaml in the source, and in the report of `medprobe curate deidentify`.
+
+With eval.yaml the Hub lists a dataset as a benchmark and `inspect eval hf/ORG/NAME` runs it. A task
+is a set of questions whose plain accuracy is one of the benchmark's metrics, since inspect-ai's own
+scorer computes accuracy. The task's id names split and metric (`test_individual_accuracy`), and
+only that metric may be published to it. Its config stores the questions as inspect-ai reads them:
+the image as a data URI (stored once per row group), the answer key as letters, ids beside them.
+Specification: https://huggingface.co/docs/hub/eval-results; inspect_ai/_eval/task/hf.py (0.3.285).
 
 See also: the benchmarks' texts (`benchmarks/`), the Parquet files.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dataset_builders.benchmarks import spec
+from dataset_builders.benchmarks import FORMATS, spec
 from dataset_builders.benchmarks.spec import CardText
-from dataset_builders.contents.eval_yaml import TASK_CONFIG, TASK_ROW_MEANING
 from dataset_builders.errors import BadInput
 from dataset_builders.parquet import ConfigSizes
-from dataset_builders.schema import ColumnType, SourceContent
+from dataset_builders.schema import TEXT, TEXTS, Case, ColumnType, SourceContent
 from dataset_builders.source_files import read_yaml
 
 ABOUT_FILE = "about.yaml"
@@ -61,6 +69,18 @@ CUSTOM_LICENCE = (
     "The licence of each image is the one stated by the makers of this set (`image_license`; `unknown` if they state none). "
     "Terms for the whole set, if any, are listed under Patients."
 )
+TASK_CONFIG = "inspect"
+TASK_ROW_MEANING = "a question as inspect-ai reads it (`eval.yaml`): the image as a data URI, the key as a letter"
+TASK_COLUMNS: dict[str, ColumnType] = {
+    "question_id": TEXT,
+    "case_id": TEXT,
+    "image_id": TEXT,
+    "image_uri": ColumnType("uri"),
+    "question": TEXT,
+    "options": TEXTS,
+    "target": TEXT,
+}
+"""Columns of a task's config. `target` has the letters of the correct options: "B" or "BC"."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +158,6 @@ def repository_title(description: Description) -> str:
     is_custom = description.name != description.family
     title = description.name if is_custom else spec(description.family).card.title
     return f"{title} (phantoms)" if description.origin == "phantom" else title
-
-
-def summarize_repository(description: Description) -> str:
-    """Describe the repository for eval.yaml, which shows no card: content and comparability with
-    published numbers.
-    """
-    origin = "" if description.kind == "official" else ORIGIN_TEXTS[description.kind]
-    images = "Text only: the questions without their images." if description.text_only else ""
-    sentences = filter(None, (description.card.summary, origin, images))
-    return " ".join(sentences).replace("*", "")
 
 
 def _render_body(
@@ -307,6 +317,111 @@ def render_licence_file(description: Description, content: SourceContent) -> str
         ]
 
     return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True)
+class HubTask:
+    """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, stored in
+    `config`.
+    """
+
+    split: str
+    metric: str
+    config: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.split}_{self.metric}"
+
+
+def select_hub_tasks(family: str, content: SourceContent) -> list[tuple[HubTask, list[Case]]]:
+    """Select the tasks that a set offers.
+
+    Args:
+        family: the benchmark, which declares the tasks.
+        content: what the reader returned.
+
+    Returns:
+        Each task with its cases, reduced to the task's questions. A split without an answer key has
+            no tasks.
+    """
+    metrics = spec(family).tasks
+    tasks = []
+    for split, cases in content.cases.items():
+        for metric, belongs in metrics.items():
+            task_cases = list(_select_cases(cases, belongs))
+            if task_cases:
+                # Tasks of one metric share a config; otherwise each metric needs its own questions.
+                config = TASK_CONFIG if len(metrics) == 1 else f"{TASK_CONFIG}_{metric}"
+                tasks.append((HubTask(split, metric, config), task_cases))
+
+    return tasks
+
+
+def _select_cases(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
+    """Yield the cases, reduced to the questions that belong to a task and have an answer key."""
+    for case in cases:
+        questions = tuple(q for q in case.questions if q.answer and belongs(q))
+        if questions:
+            image_ids = {q.image_id for q in questions}
+
+            # Drop images that no remaining question shows, so that they are not stored.
+            yield replace(
+                case,
+                questions=questions,
+                images=tuple(i for i in case.images if i.image_id in image_ids),
+            )
+
+
+def parse_task_metric(task_id: str, split: str) -> str | None:
+    """Return the metric that a task's id names.
+
+    Args:
+        task_id: id of the task in eval.yaml.
+        split: split of the results.
+
+    Returns:
+        The metric; None for a task of another split or of an eval.yaml not written by medprobe.
+    """
+    metric = task_id.removeprefix(f"{split}_")
+    declared = {metric for name in FORMATS for metric in spec(name).tasks}
+    return metric if task_id == f"{split}_{metric}" and metric in declared else None
+
+
+def render_eval_yaml(description: Description, tasks: Sequence[HubTask]) -> str:
+    """Render eval.yaml.
+
+    It says what the set contains and whether it is comparable with published numbers, since the Hub
+    shows no card with it.
+
+    Args:
+        description: what the repository says about itself.
+        tasks: its tasks.
+    """
+    origin = "" if description.kind == "official" else ORIGIN_TEXTS[description.kind]
+    text_only = "Text only: the questions without their images." if description.text_only else ""
+    summary = " ".join(filter(None, (description.card.summary, origin, text_only))).replace("*", "")
+    metrics = "; ".join(f"{task.id}: accuracy, which medprobe calls {task.metric}" for task in tasks)
+    fields: dict[str, Any] = {"input": "question", "target": "target", "choices": "options"}
+    if not description.text_only:
+        fields["input_image"] = "image_uri"
+    document = {
+        "name": repository_title(description),
+        "description": f"{summary} Each task has one metric ({metrics}).",
+        "evaluation_framework": "inspect-ai",
+        "tasks": [
+            {
+                "id": task.id,
+                "config": task.config,
+                "split": task.split,
+                "field_spec": {**fields, "metadata": ["question_id", "case_id", "image_id"]},
+                "solvers": [{"name": "multiple_choice"}],
+                "scorers": [{"name": "choice"}],
+            }
+            for task in tasks
+        ],
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -13,18 +13,18 @@ import pyarrow as pa
 from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.contents.card import (
     LICENSE_FILE,
+    TASK_COLUMNS,
     Description,
     render_card,
+    render_eval_yaml,
     render_licence_file,
-    repository_title,
-    summarize_repository,
+    select_hub_tasks,
 )
 from dataset_builders.contents.data_files import (
     CARD_FILE,
     folder_config_entries,
     update_card_configs,
 )
-from dataset_builders.contents.eval_yaml import render_eval_yaml, select_hub_tasks, task_columns
 from dataset_builders.errors import clip
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_cases
@@ -100,7 +100,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
     if description.has_tasks and several:
         content.notes.append("no eval.yaml was written: inspect-ai's own Hub reader takes only one image per question.")
     for task, cases in tasks:
-        columns[task.config] = task_columns(images=not description.text_only)
+        columns[task.config] = text_columns(TASK_COLUMNS) if description.text_only else TASK_COLUMNS
         write({task.config: columns[task.config]}, {task.split: cases})
 
     facts.check()
@@ -108,12 +108,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
     if description.origin == "custom":
         content.notes += _describe_shared_pictures(content.cases, facts.pixels)
     if tasks:
-        text = render_eval_yaml(
-            repository_title(description),
-            summarize_repository(description),
-            [task for task, _ in tasks],
-            images=not description.text_only,
-        )
+        text = render_eval_yaml(description, [task for task, _ in tasks])
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
 
     manifest = _build_manifest(description, content, facts)

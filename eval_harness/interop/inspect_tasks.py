@@ -7,7 +7,7 @@ reader. Metrics are computed by our scoring from the samples' metadata, so that 
 give the same numbers as `medprobe score`. inspect-ai loads this module through the entry point
 group `inspect_ai`; needs the extra `inspect`.
 
-See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log
+See also: the Hub's own tasks (`dataset_builders/contents/card.py`), reading a log
 (`answer_files/harness_formats.py`).
 """
 

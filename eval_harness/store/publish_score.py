@@ -2,7 +2,7 @@
 
 The file is proposed in a pull request to the model's repository. The format has no fields for
 interval, n and prompt, so they go into the notes. A dataset's eval.yaml declares one metric per
-task (`dataset_builders/contents/eval_yaml.py`), and only these metrics are written. The score is
+task (`dataset_builders/contents/card.py`), and only these metrics are written. The score is
 recomputed from the answers, against the dataset as it is on the Hub now. Publishing the same score
 twice yields one pull request; another score of the same run updates it.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dataset_builders.benchmarks import spec
-from dataset_builders.contents.eval_yaml import parse_task_metric
+from dataset_builders.contents.card import parse_task_metric
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import (
     check_repo_id,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
-from dataset_builders.contents.eval_yaml import TASK_COLUMNS
+from dataset_builders.contents.card import TASK_COLUMNS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import (

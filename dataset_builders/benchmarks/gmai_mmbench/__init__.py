@@ -3,18 +3,12 @@ et al., NeurIPS 2024).
 """
 
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
-from dataset_builders.schema import SourceContent
 
 PAPER_SPLIT_SIZES = {"validation": 4550, "test": 21281}
 """Questions per split (section 3.2 of the paper, which states a total of 25,831).
 
 The rows of Tables 5 and 6 add up to 25,898 and 25,403 instead.
 """
-
-
-def _has_paper_counts(content: SourceContent) -> bool:
-    size = content.sizes()
-    return bool(size) and all(size[split] == PAPER_SPLIT_SIZES.get(split) for split in size)
 
 
 SPEC = DatasetSpec(
@@ -47,6 +41,6 @@ SPEC = DatasetSpec(
     facets=("task", "department", "granularity", "modality"),
     default_split="validation",
     tasks={"accuracy": lambda question: question.question_type == "single"},
-    is_whole=_has_paper_counts,
+    paper_questions=PAPER_SPLIT_SIZES,
     custom_preset="mmbench-tsv",
 )

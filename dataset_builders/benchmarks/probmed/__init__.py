@@ -1,15 +1,10 @@
 """ProbMed: yes/no probes with adversarial counterparts (Yan et al., 2024)."""
 
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
-from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType, SourceContent
+from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType
 
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 """Section 3 of the paper."""
-
-
-def _has_paper_counts(content: SourceContent) -> bool:
-    images = {image.image_id for case in content.all_cases() for image in case.images}
-    return (len(images), content.sizes()) == (PAPER_IMAGES, {"test": PAPER_QUESTIONS})
 
 
 SPEC = DatasetSpec(
@@ -59,7 +54,8 @@ SPEC = DatasetSpec(
         "pair_id": TEXT.described("shared by a question and its adversarial counterpart"),
         "qa_type": TEXT.described("the authors' name for the kind of question"),
     },
-    is_whole=_has_paper_counts,
+    paper_questions={"test": PAPER_QUESTIONS},
+    paper_images=PAPER_IMAGES,
     # Only abnormality has a single question per image, so its score is plain accuracy; the other
     # aspects require several correct answers on one image.
     tasks={"abnormality": lambda question: question.extra.get("aspect") == "abnormality"},

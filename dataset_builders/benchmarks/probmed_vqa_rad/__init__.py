@@ -3,14 +3,10 @@
 """
 
 from dataset_builders.benchmarks.spec import CardText, DatasetSpec
-from dataset_builders.schema import BOOL, TEXT, SourceContent
+from dataset_builders.schema import BOOL, TEXT
 
 PAPER_PAIRS = 118
 """Section 4.1.1: 118 of the 272 closed questions of VQA-RAD's test set have the answer yes."""
-
-
-def _has_paper_counts(content: SourceContent) -> bool:
-    return {split: len(cases) for split, cases in content.cases.items()} == {"test": PAPER_PAIRS}
 
 
 SPEC = DatasetSpec(
@@ -44,6 +40,6 @@ SPEC = DatasetSpec(
         "pair_id": TEXT.described("shared by a question and its adversarial counterpart"),
     },
     tasks={"accuracy_without_adversarial": lambda question: not question.extra.get("adversarial")},
-    is_whole=_has_paper_counts,
+    paper_questions={"test": 2 * PAPER_PAIRS},
     get_images="The images are VQA-RAD's (synpic*.jpg). Give their folder with --images.",
 )

@@ -15,7 +15,7 @@ from huggingface_hub import DatasetCard
 
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.build import build
-from dataset_builders.contents.eval_yaml import parse_task_metric
+from dataset_builders.contents.card import parse_task_metric
 from dataset_builders.hub.publish import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import COMMON_COLUMNS, LETTERS
