@@ -1,5 +1,6 @@
 """Test the order of the components (`docs/architecture.md`): imports point in one direction, there
-are no cycles between files, and light modules stay light.
+are no cycles between files, light modules stay light, and a benchmark is named only in its own
+packages.
 
 Imports inside functions and under TYPE_CHECKING count, and so do dotted names by which a module is
 looked up.
@@ -212,3 +213,27 @@ def test_the_files_that_the_docs_name_exist():
         if not (ROOT / candidate).exists()
     }
     assert missing == set()
+
+
+ALLOWED_NAMES = {
+    "curation/report/quality.py": {"mediconfusion"},
+    "curation/mediconfusion_export.py": {"mediconfusion"},
+    "curation/commands/sets.py": {"probmed", "halt-medvqa"},
+    "curation/gmai/benchmark_files.py": {"gmai-mmbench"},
+}
+"""The makers of custom sets and the report on one, each of which handles a single format."""
+
+
+def test_only_benchmark_packages_name_a_benchmark():
+    for module, path in MODULES.items():
+        # The one other module that lists the names.
+        if "benchmarks" in module.split(".") or module == "dataset_builders.benchmark_names":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        benchmarks = {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in BENCHMARKS
+        }
+        name = path.relative_to(ROOT).as_posix()
+        assert benchmarks == ALLOWED_NAMES.get(name, set()), (
+            f"{name} names {benchmarks}: move this to the benchmark's spec"
+        )

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from dataset_builders.errors import EXTRAS
 from medprobe import __version__, load_results
 from tests.environments import NO_INDEX, environment
-from tests.localhub.clients import python_with_requirements, python_without_project, resolve_requirements
+from tests.localhub.fixture import python_with_requirements, python_without_project, resolve_requirements
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from dataset_builders.hub.repository import open_repository
 from tests.environments import environment
 from tests.helpers import edit_json
 from tests.localhub.accounts import CURATOR, READER
-from tests.localhub.clients import Stranger
+from tests.localhub.fixture import Stranger
 from tests.localhub.small_repo import small_repo
 from tests.sampling import few
 

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish, select_space_files
-from tests.localhub.clients import resolve_requirements
+from tests.localhub.fixture import resolve_requirements
 from tests.localhub.small_repo import small_repo
 
 SPACE_CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
