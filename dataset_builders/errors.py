@@ -6,7 +6,7 @@ exception is a bug in this package and shows its traceback.
 """
 
 from importlib.util import find_spec
-from types import TracebackType
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -207,13 +207,8 @@ def missing_extra(error: BaseException) -> MissingExtra | None:
     # An installed module that fails to import is broken rather than missing.
     if module not in EXTRAS or find_spec(module) is not None:
         return None
-    return MissingExtra(module, extra="curation" if _in_curation(error.__traceback__) else None)
 
-
-def _in_curation(trace: TracebackType | None) -> bool:
-    """Return True if a module of curation failed to import: its extra includes the others."""
-    while trace is not None:
-        if str(trace.tb_frame.f_globals.get("__name__")).startswith("curation."):
-            return True
-        trace = trace.tb_next
-    return False
+    # The extra of curation includes the others.
+    importers = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
+    in_curation = any(name.startswith("curation.") for name in importers)
+    return MissingExtra(module, extra="curation" if in_curation else None)

@@ -204,7 +204,7 @@ def read_journal(
     return _read_entries(path, check, expected)[0]
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """A journal open for appending; a torn last line is removed first. Use as a context manager.
 
     `entries` are those it already had. Raises BadInput as `read_journal` does.
@@ -230,9 +230,6 @@ class Journal:
     def sync(self) -> None:
         """Flush everything written to the disk."""
         os.fsync(self._file.fileno())
-
-    def __enter__(self) -> "Journal":
-        return self
 
     def __exit__(
         self,

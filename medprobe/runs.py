@@ -205,8 +205,7 @@ def evaluate(
             is left behind.
     """
     from eval_harness.models.load import CachingLoader, load_backend, wrap_plug_in
-    from eval_harness.runs.runner import evaluate_arms as run_arms
-    from eval_harness.runs.runner import run_evaluation as run_model
+    from eval_harness.runs.runner import evaluate_arms, run_evaluation
 
     if not isinstance(benchmark, str):
         raise BadInput(
@@ -241,7 +240,7 @@ def evaluate(
         validated = validate_options({name: value for name, value in all_options.items() if value is not None})
         config = build_config({**validated, "benchmark": benchmark, "no_resume": not resume}, argv)
         with closing(CachingLoader(load)) as loader:
-            result, folder = run_arms(config, loader) if arms else run_model(config, loader)
+            result, folder = evaluate_arms(config, loader) if arms else run_evaluation(config, loader)
     # Name the extra to install, if the missing module belongs to one.
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None

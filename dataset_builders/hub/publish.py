@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from huggingface_hub import HfApi, RepoCard
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.card import check_deidentification_stated
@@ -38,9 +39,6 @@ from dataset_builders.hub.client import (
 from dataset_builders.hub.merge import FileContent, PublishChanges, merge_published
 from dataset_builders.hub.repository import load_manifest
 from dataset_builders.images.licences import allows_redistribution
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
 
 METADATA_PATTERNS = ("manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
 BUILT_FOLDER_REMEDY = "Give a folder that `medprobe build` wrote."
@@ -224,7 +222,7 @@ def publish(
     )
 
 
-def _set_gating(api: "HfApi", repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
+def _set_gating(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
     """Require readers to request access, before any data is uploaded."""
     if with_retries(lambda: api.repo_info(repo_id, repo_type="dataset")).gated != gated:
         with_retries(lambda: api.update_repo_settings(repo_id, gated=gated, repo_type="dataset"))
@@ -232,9 +230,7 @@ def _set_gating(api: "HfApi", repo_id: str, gated: Literal["auto", "manual"]) ->
     return [f"gated: readers must request access, which is granted {granted}"]
 
 
-def _set_variables(
-    api: "HfApi", repo_id: str, results: str | None, data: Sequence[str], private: list[str]
-) -> list[str]:
+def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence[str], private: list[str]) -> list[str]:
     """Set the Space's variables that differ; report them and the secret needed for private
     repositories.
     """
@@ -254,7 +250,7 @@ def _set_variables(
     return done
 
 
-def _find_private(api: "HfApi", names: Sequence[str], account: str) -> list[str]:
+def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
     """Return the names of those dataset repositories that are private.
 
     Raises BadInput if one is not visible.
@@ -268,7 +264,7 @@ def _find_private(api: "HfApi", names: Sequence[str], account: str) -> list[str]
 
 
 def _commit_changes(
-    api: "HfApi", repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
+    api: HfApi, repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
 ) -> tuple[str, PublishChanges]:
     """Make main equal to `files` in at most one commit.
 
@@ -296,13 +292,13 @@ def _commit_changes(
     return with_retries(attempt), tries[0]
 
 
-def _tag_commit(api: "HfApi", repo_id: str, kind: str, tag: str | None) -> str | None:
+def _tag_commit(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
     """Return the commit that a tag names; None if the tag does not exist."""
     tags = api.list_repo_refs(repo_id, repo_type=kind).tags if tag else []
     return next((ref.target_commit for ref in tags if ref.name == tag), None)
 
 
-def _create_tag(api: "HfApi", repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
+def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
     """Tag the commit `head`. Raises BadInput if the tag names another commit, such as an older
     version.
     """
@@ -406,8 +402,6 @@ def select_space_files(
     Raises:
         BadInput: the folder is not the board's package, or the file not a medprobe wheel.
     """
-    from huggingface_hub import RepoCard
-
     folder = folder.resolve()
     for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
         if not (folder / name).is_file():

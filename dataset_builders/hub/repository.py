@@ -1,7 +1,7 @@
 """Open a dataset repository, in a folder or on the Hub, and read only what is requested.
 
 Two versions of a dataset are compared without loading images (`medprobe diff ORG/NAME@v1 @v2`).
-Does not import torch; `datasets` and the Hub client are imported where they are used.
+Does not import torch; `datasets` and huggingface_hub are imported where they are used.
 
 See also: writing a repository (`build.py`).
 """
@@ -29,6 +29,7 @@ from dataset_builders.contents.data_files import (
 )
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.fingerprints import FINGERPRINT_COLUMNS
+from dataset_builders.hub.client import connect, hide_progress_bars, hub_errors, is_repo_id, with_retries
 from dataset_builders.schema import DATASET_SCHEMA_VERSION, EXTRA_IMAGE_COLUMNS, row_image_ids, text_columns
 
 if TYPE_CHECKING:
@@ -238,8 +239,6 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
         return _open_checked(str(data), folder, None, present, folder_config_entries(folder))
     if folder.is_file():
         raise BadInput(f"{data}: is a file, not a dataset folder. {OPEN_REMEDY}")
-    from dataset_builders.hub.client import is_repo_id
-
     if not is_repo_id(str(data)):
         raise BadInput(f"{data}: there is no such folder, and it is not the name of a Hub repository. {OPEN_REMEDY}")
     return _open_from_hub(str(data), revision)
@@ -276,8 +275,6 @@ def _open_from_hub(data: str, revision: str | None) -> Repository:
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
-    from dataset_builders.hub.client import connect, hide_progress_bars, hub_errors, with_retries
-
     # Ask the Hub for the commit: `snapshot_download` would fall back to a stale cache if the Hub
     # does not respond.
     with (
@@ -301,8 +298,6 @@ def _open_from_hub(data: str, revision: str | None) -> Repository:
 
 
 def _download(data: str, revision: str, name: str) -> Path:
-    from dataset_builders.hub.client import connect, hub_errors, with_retries
-
     with hub_errors(data, "read it"):
         return Path(with_retries(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
 
