@@ -1,5 +1,5 @@
-"""Small helpers of many tests: the message of a refusal, an edit of a JSON file, a JSON
-Lines file.
+"""Small helpers of many tests: the message of a refusal, an edit of a JSON file, a JSON Lines file,
+a dataset that is built and opened.
 """
 
 import json
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import Repository, open_repository
 
 
 def refused(action: Callable[..., object], *arguments: Any, **options: Any) -> str:
@@ -32,3 +34,8 @@ def write_lines(path: Path, records: Iterable[Any]) -> Path:
     """Write a JSON Lines file with one line per record."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
+
+
+def build_and_open(family: str, **options: Any) -> Repository:
+    """Build a dataset with the options of `build`, and open it."""
+    return open_repository(build(family, **options).folder)

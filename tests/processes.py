@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -68,6 +68,17 @@ def start(code: str, *arguments: object, cwd: Path, **environment: str | None) -
     variables = {**os.environ, "PYTHONPATH": path, **environment}
     variables = {name: value for name, value in variables.items() if value is not None}
     return Process(code, [str(argument) for argument in arguments], cwd, variables)
+
+
+def output_of(command: Sequence[object], **options: Any) -> str:
+    """Run a program and return what it prints; fail with both of its streams unless it succeeds.
+
+    `options` are those of `subprocess.run`.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **{"timeout": 280} | options)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def free_port() -> int:

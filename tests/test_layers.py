@@ -8,7 +8,6 @@ looked up.
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.benchmark_names import BENCHMARKS
+from tests.processes import output_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "curation": 2, "medprobe": 3}
@@ -156,10 +156,7 @@ def test_the_board_loads_no_back_end_and_no_run():
     board = sorted(module for module in MODULES if module.startswith("leaderboard_space"))
     # this import keeps Gradio from writing stubs, which takes half of its import time
     code = f"import sys, importlib, tests.processes; [importlib.import_module(name) for name in {board!r}]; print(list(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True, timeout=240
-    )
-    loaded = ast.literal_eval(done.stdout.splitlines()[-1])
+    loaded = ast.literal_eval(output_of([sys.executable, "-c", code], cwd=ROOT).splitlines()[-1])
     assert "leaderboard_space.submitting" in loaded
     assert not [
         name
@@ -178,10 +175,7 @@ def test_the_board_loads_no_back_end_and_no_run():
 def test_light_modules_import_nothing_heavy(modules, heavy):
     """See also: `import medprobe` (`test_api.py`)."""
     code = f"import sys, {modules}; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True, timeout=120
-    )
-    assert ast.literal_eval(done.stdout) == []
+    assert ast.literal_eval(output_of([sys.executable, "-c", code], cwd=ROOT)) == []
 
 
 def test_a_public_class_has_a_name_of_its_own():

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS
-from dataset_builders.build import build
 from dataset_builders.fingerprints import (
     FACET_COLUMNS,
     FINGERPRINT_COLUMNS,
@@ -18,13 +17,13 @@ from dataset_builders.fingerprints import (
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.metrics import compute_scores
 from tests.eval_harness.scores.guessing import constant_answers
+from tests.helpers import build_and_open
 
 
 @pytest.fixture(scope="module", params=BENCHMARKS)
 def repository(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / request.param
-    build(request.param, out=folder, text_only=True)
-    return open_repository(folder)
+    return build_and_open(request.param, out=folder, text_only=True)
 
 
 def first_split(repository) -> pd.DataFrame:
@@ -94,7 +93,8 @@ def test_uncovered_columns_do_not_change_scores(repository):
 @pytest.mark.sources
 @pytest.mark.parametrize(("family", "folder"), [("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")])
 def test_released_sets_have_the_stored_fingerprints(family, folder, sources, tmp_path):
-    build(family, source=sources / folder, out=tmp_path / "data", text_only=True)
-    fingerprint = fingerprint_questions(first_split(open_repository(tmp_path / "data")))
+    fingerprint = fingerprint_questions(
+        first_split(build_and_open(family, source=sources / folder, out=tmp_path / "data", text_only=True))
+    )
     assert fingerprint == RELEASED_FINGERPRINTS[family, "test"] and is_released_set(family, "test", fingerprint)
     assert not is_released_set(family, "test", None)

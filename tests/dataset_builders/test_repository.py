@@ -13,7 +13,6 @@ from PIL import Image
 
 from dataset_builders import parquet as parquet_files
 from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
-from dataset_builders.build import build
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput
@@ -28,6 +27,7 @@ from dataset_builders.schema import (
     Question,
     SourceContent,
 )
+from tests.helpers import build_and_open
 from tests.sampling import few
 
 
@@ -236,8 +236,7 @@ def test_cases_sharing_an_image_are_grouped(phantoms, tmp_path, monkeypatch):
     """HALT's scenarios share images; in source order, small row groups would store them twice."""
     monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 30_000)
     monkeypatch.setattr(parquet_files, "SHARD_BYTES", 90_000)
-    build("halt-medvqa", out=tmp_path / "small")
-    plain, small = open_repository(phantoms / "halt-medvqa"), open_repository(tmp_path / "small")
+    plain, small = open_repository(phantoms / "halt-medvqa"), build_and_open("halt-medvqa", out=tmp_path / "small")
     assert list(plain.questions("test")["question_id"])[:3] == ["fake-0", "fake-1", "fake-2"]
     plain_rows, small_rows = (repository.questions("test").sort_values("question_id") for repository in (plain, small))
     pd.testing.assert_frame_equal(plain_rows.reset_index(drop=True), small_rows.reset_index(drop=True))

@@ -230,19 +230,22 @@ def test_context_resolves_bare_words():
         term = parse_label(text, parse_image_context([region] if region else [], modality)).term
         return term.concept if term else None
 
-    assert (
-        of("mass", "breast", "Mammography")
-        == of("Mass", "", "mammogram")
-        == of("masses", "chest", "Mammography")
-        == "breast mass"
-    )
-    assert of("mass", "chest", "X-ray") == of("mass", "thorax", "radiograph") == "pulmonary mass"
-    assert of("effusion", "knee", "X-ray") == of("effusion", "knee joint", "MRI") == "joint effusion"
-    assert of("effusion", "chest", "CXR") == "pleural effusion"
-    assert of("effusion", "heart", "echocardiography") == "pericardial effusion"
-    assert of("DR", "eye", "Fundus photography") == of("dr", "", "color fundus") == "diabetic retinopathy"
-    assert of("RA", "heart", "CT") == "right atrium"
-    assert of("RA", "hand", "X-ray") == "rheumatoid arthritis"
+    for word, region, modality, concept in (
+        ("mass", "breast", "Mammography", "breast mass"),
+        ("Mass", "", "mammogram", "breast mass"),
+        ("masses", "chest", "Mammography", "breast mass"),
+        ("mass", "chest", "X-ray", "pulmonary mass"),
+        ("mass", "thorax", "radiograph", "pulmonary mass"),
+        ("effusion", "knee", "X-ray", "joint effusion"),
+        ("effusion", "knee joint", "MRI", "joint effusion"),
+        ("effusion", "chest", "CXR", "pleural effusion"),
+        ("effusion", "heart", "echocardiography", "pericardial effusion"),
+        ("DR", "eye", "Fundus photography", "diabetic retinopathy"),
+        ("dr", "", "color fundus", "diabetic retinopathy"),
+        ("RA", "heart", "CT", "right atrium"),
+        ("RA", "hand", "X-ray", "rheumatoid arthritis"),
+    ):
+        assert of(word, region, modality) == concept, (word, region, modality)
 
     # In these contexts a word has several meanings or none.
     for word, region, modality in (

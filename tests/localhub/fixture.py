@@ -6,7 +6,6 @@ the Hub refuses, so tests must not share one.
 """
 
 import os
-import subprocess
 import sys
 import sysconfig
 import time
@@ -20,6 +19,8 @@ from types import SimpleNamespace
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.processes import output_of
 
 from .server import LocalHub
 
@@ -60,17 +61,8 @@ class Stranger:
         return environment
 
     def run(self, code: str, timeout: float = 120, **environment: str) -> str:
-        done = subprocess.run(
-            [self.python, "-c", ASSERT_PROJECT_ABSENT + code],
-            cwd=self.folder,
-            env=self.environment() | environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        command = [self.python, "-c", ASSERT_PROJECT_ABSENT + code]
+        return output_of(command, cwd=self.folder, env=self.environment() | environment, timeout=timeout)
 
 
 def python_with_requirements(requirements: list[str], folder: Path) -> Path:

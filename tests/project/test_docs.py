@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import tomllib
 from contextlib import redirect_stdout
 
@@ -20,6 +19,7 @@ import pytest
 from benchmarks.scoring.statistics_pictures import DOCS, PICTURES
 from tests.commands import medprobe
 from tests.environments import ROOT, environment
+from tests.processes import output_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?ms)^```(python|bash)\n(.*?)^```", README)
@@ -69,8 +69,7 @@ def test_the_site_has_every_guide(request, tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     python = environment(request.config.cache, "docs", tuple(project["optional-dependencies"]["docs"]))
     command = [python, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path / "site"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of(command, cwd=ROOT)
     for guide in (ROOT / "docs").glob("*.md"):
         page = "index.html" if guide.stem == "index" else f"{guide.stem}/index.html"
         assert (tmp_path / "site" / page).is_file(), guide

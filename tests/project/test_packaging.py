@@ -22,6 +22,7 @@ from dataset_builders.errors import EXTRAS
 from medprobe import __version__, load_results
 from tests.environments import NO_INDEX, environment
 from tests.localhub.fixture import python_with_requirements, python_without_project, resolve_requirements
+from tests.processes import output_of
 
 pytestmark = pytest.mark.slow
 
@@ -147,12 +148,9 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     served = (*evaluate, "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--out", "served")
     needless = [("build", "mediconfusion"), (*evaluate, "baseline:chance", "--out", "run"), served]
     commands = [*needless, *(command for command, _ in refused_commands)]
-    done = subprocess.run(
-        [python, "-c", COMMANDS, json.dumps(commands)],
-        cwd=workdir, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (built, _), (chance, _), (served_code, about), *refusals = json.loads(done.stdout.splitlines()[-1])
+    options = {"cwd": workdir, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
+    results = json.loads(output_of([python, "-c", COMMANDS, json.dumps(commands)], **options).splitlines()[-1])
+    (built, _), (chance, _), (served_code, about), *refusals = results
     assert (built, chance) == (0, 0)
     # servers are asked without any extra
     assert served_code == 2 and "no server answers at this address" in about
@@ -160,10 +158,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
         assert code == 2, (command, code, message)
         assert len(message.splitlines()) == 1 and f"'medprobe[{extra}]'" in message, (command, message)
     assert sorted(path.name for path in workdir.iterdir()) == ["data", "run", "served"]
-    done = subprocess.run(
-        [python, "-c", CALLS], cwd=workdir, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
-    )  # fmt: skip
-    model, plot = done.stdout.splitlines()
+    model, plot = output_of([python, "-c", CALLS], **options).splitlines()
     assert "'medprobe[eval]'" in model and "'medprobe[plot]'" in plot
 
 
@@ -187,11 +182,8 @@ def wheel(source, tmp_path_factory):
 
 
 def pip(*arguments):
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", *map(str, arguments)]
-    done = subprocess.run(
-        [*command, "--no-deps", "--no-index"], capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", *arguments]
+    output_of([*command, "--no-deps", "--no-index"])
 
 
 @pytest.fixture
@@ -205,11 +197,7 @@ def installed(wheel, tmp_path):
 def outside(program, *arguments, cwd):
     """Run a program in a folder that is not the repository; return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [program, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of([program, *arguments], cwd=cwd, env=environment)
 
 
 @pytest.mark.exhaustive
@@ -231,10 +219,7 @@ def test_the_source_distribution_is_the_repository(tmp_path):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
     code = f"import setuptools.build_meta as build; print(build.build_sdist({str(tmp_path)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=200, check=True
-    )
-    archive = tmp_path / done.stdout.splitlines()[-1]
+    archive = tmp_path / output_of([sys.executable, "-c", code], cwd=copy).splitlines()[-1]
     with tarfile.open(archive) as file:
         inside = {member.name.partition("/")[2] for member in file.getmembers() if member.isfile()}
     assert tracked <= inside, sorted(tracked - inside)[:10]

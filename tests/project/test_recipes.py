@@ -23,7 +23,7 @@ from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from medprobe.command_line import app
 from tests.localhub.accounts import CURATOR
-from tests.processes import free_port
+from tests.processes import free_port, output_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "recipes"
@@ -88,14 +88,9 @@ def shell(tmp_path):
     (program.parent / "hf").symlink_to(hf)
 
     def run(script, *arguments, **variables):
-        done = subprocess.run(
-            ["bash", "-c" if "\n" in str(script) else script, *([str(script)] if "\n" in str(script) else []), *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)} | variables,
-            capture_output=True, text=True, timeout=200, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        command = ["bash", "-c", script] if "\n" in str(script) else ["bash", script]
+        paths = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        return output_of([*command, *arguments], cwd=tmp_path, env=os.environ | paths | variables)
 
     return run
 

@@ -7,12 +7,11 @@ import shutil
 
 import pytest
 
-from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from tests.environments import environment
-from tests.helpers import edit_json
+from tests.helpers import build_and_open, edit_json
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.fixture import Stranger
 from tests.localhub.small_repo import small_repo
@@ -108,8 +107,7 @@ def test_old_clients_load_the_same(version, request, publishable, local_hub, tmp
     code += f"assert datasets.__version__ == {version!r}\nprint(json.dumps([rows['question_id'], rows['answer']]))"
     for _ in range(2):
         edit_json(source / "dataset.json", lambda pairs: pairs.popitem())
-        build("mediconfusion", source=source, out=place)
-        rows = open_repository(place).questions("test")
+        rows = build_and_open("mediconfusion", source=source, out=place).questions("test")
         assert json.loads(client.run(code)) == [list(rows["question_id"]), list(rows["answer"])]
 
 

@@ -1,6 +1,5 @@
 """Check that a Space receives the board and the layers below it, and runs from these alone."""
 
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -15,6 +14,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish, select_space_files
 from tests.localhub.fixture import resolve_requirements
 from tests.localhub.small_repo import small_repo
+from tests.processes import output_of
 
 SPACE_CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
 SPACE_APP = """
@@ -153,11 +153,11 @@ def test_space_runs_from_a_wheel(board, stranger, tmp_path, api):
 def test_space_requirements_cover_the_imports():
     board = Path(__file__).parents[3] / "leaderboard_space"
     code = "import sys, leaderboard_space.app; print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=board.parent)
     owners = packages_distributions()
 
     # Map imported modules to the distributions that provide them.
-    loaded = {canonicalize_name(owner) for module in done.stdout.split() for owner in owners.get(module, ())}
+    modules = output_of([sys.executable, "-c", code], cwd=board.parent).split()
+    loaded = {canonicalize_name(owner) for module in modules for owner in owners.get(module, ())}
     project = tomllib.loads((board.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     requirements = [*project["dependencies"], *extras["space"], *extras["human"]]

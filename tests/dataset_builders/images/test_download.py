@@ -10,6 +10,7 @@ from dataset_builders.build import build, write_sources
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images import download
+from tests.helpers import build_and_open
 from tests.localhub.accounts import CURATOR
 from tests.localhub.server import RESET
 
@@ -100,8 +101,7 @@ def test_busy_server_is_retried_but_missing_file_is_not(source, server, local_hu
 
 def test_next_template_is_tried(source, server, tmp_path):
     images = [server + "/gone/{file_name}", server + TEMPLATE]
-    build("mediconfusion", source=source, images=images, out=tmp_path / "out")
-    assert open_repository(tmp_path / "out").partial is None
+    assert build_and_open("mediconfusion", source=source, images=images, out=tmp_path / "out").partial is None
 
 
 def test_error_page_is_rejected(source, server, local_hub, tmp_path):

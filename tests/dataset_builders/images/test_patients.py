@@ -21,6 +21,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import Case, CaseImage, Question
 from eval_harness.scores.grading import image_clusters
+from tests.helpers import build_and_open
 from tests.planting import KINDS, found_below, found_in, image_file, planted
 from tests.sampling import few
 
@@ -88,8 +89,9 @@ def test_custom_build_contains_no_patient_data(tmp_path, capfd):
     file_bytes = {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
     build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
     assert file_bytes == {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
-    build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "other" / "own")
-    other_rows = open_repository(tmp_path / "other" / "own").questions("test")
+    other_rows = build_and_open(
+        "halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "other" / "own"
+    ).questions("test")
     assert not set(other_rows["question_id"]) & set(rows["question_id"])
 
 

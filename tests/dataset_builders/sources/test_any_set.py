@@ -12,7 +12,6 @@ import json
 import os
 import random
 import string
-import subprocess
 import sys
 
 import numpy as np
@@ -29,6 +28,7 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
 from tests.helpers import refused, write_lines
 from tests.localhub.accounts import ACCOUNTS, CURATOR, Account
+from tests.processes import output_of
 from tests.sampling import few
 
 OPTION_LETTERS = string.ascii_uppercase
@@ -469,10 +469,8 @@ def test_known_sets_on_the_hub_are_streamed(local_hub, tmp_path, monkeypatch):
     code = f"from dataset_builders.build import build\nfor name in {presets!r}: print(build('vqa', preset=name))\n"
     code += "build('vqa', name='images', source='MMMU/images', fields='answer=answer:index')"
     environment = os.environ | {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, check=False, env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("open questions: 2") == 2
+    reports = output_of([sys.executable, "-c", code], env=environment, cwd=tmp_path)
+    assert reports.count("open questions: 2") == 2
     (case,) = check(tmp_path / "data" / "images", {"test"}, [("Which?", ["None"])]).cases("test")
     assert list(case.images.values()) == [SET_PICTURES[3]]
     closed = [(question, [answer.strip().lower()]) for question, answer in OPEN_AND_CLOSED if answer != "left lobe"]

@@ -15,6 +15,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
+from tests.helpers import build_and_open
 
 
 def grey_png(value, size=32):
@@ -46,8 +47,7 @@ def gmai_row(index, answer, image=None, **extra_columns):
 @pytest.mark.parametrize("answer", ["A,C", "AC", "['A', 'C']", "C;A"])
 def test_several_letters_are_multiple_choice(tmp_path, answer):
     write_tsv(tmp_path / "x.tsv", [gmai_row(1, answer), gmai_row(2, "B")])
-    build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
-    questions = open_repository(tmp_path / "out").questions("validation")
+    questions = build_and_open("gmai-mmbench", source=tmp_path, out=tmp_path / "out").questions("validation")
     assert list(questions["question_type"]) == ["multiple", "single"]
     assert list(questions["answer"]) == [[0, 2], [1]]
 
@@ -60,8 +60,7 @@ def test_answers_decide_the_split(tmp_path):
         gmai_row("0003", "B", image=grey_png(9), split=""),
     ]
     write_tsv(tmp_path / "GMAI_mm_bench_TEST_part_1.tsv", rows)
-    build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
-    repository = open_repository(tmp_path / "out")
+    repository = build_and_open("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
     assert list(repository.questions("validation")["question_id"]) == ["1", "0003"]
     assert list(repository.questions("test")["question_id"]) == ["2"]
     assert not (tmp_path / "out-answers").exists()
@@ -112,14 +111,12 @@ def test_image_of_several_rows_is_stored_once(tmp_path):
         gmai_row(4, "A") | {"image": "2"},
     ]
     write_tsv(tmp_path / "x.tsv", rows)
-    build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
-    repository = open_repository(tmp_path / "out")
+    repository = build_and_open("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
     assert list(repository.questions("validation")["image_id"]) == ["1", "2", "1", "2"]
     assert len(repository.manifest["images"]) == 2
     images = {case.case_id: case.images for case in repository.cases("validation")}
     assert images["4"] == {"2": grey_png(2)}
-    build("gmai-mmbench", source=tmp_path, out=tmp_path / "text", text_only=True)
-    text = open_repository(tmp_path / "text")
+    text = build_and_open("gmai-mmbench", source=tmp_path, out=tmp_path / "text", text_only=True)
     assert list(text.questions("validation")["image_id"]) == ["1", "2", "1", "2"]
     assert text.manifest["splits"] == repository.manifest["splits"]
     with pytest.raises(BadInput, match="text-only"):
@@ -135,8 +132,7 @@ def test_a_custom_tsv_with_image_paths_is_any_set(tmp_path):
         (source / row["image_path"]).write_bytes(grey_png(row["index"]))
 
     write_tsv(source / "x_VAL.tsv", rows)
-    build("gmai-mmbench", name="own", source=source, out=tmp_path / "out")
-    repository = open_repository(tmp_path / "out")
+    repository = build_and_open("gmai-mmbench", name="own", source=source, out=tmp_path / "out")
     assert (repository.family, repository.splits) == ("vqa", ["validation"])
     assert [list(case.images.values()) for case in repository.cases("validation")] == [[grey_png(1)], [grey_png(2)]]
     assert set(repository.questions("validation")["image_license"]) == {"CC BY 4.0"}
@@ -165,8 +161,10 @@ def test_probmed_ids_may_restart_per_image_type(tmp_path):
         (tmp_path / "images" / name).write_bytes(grey_png(n))
 
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
-    build("probmed", source=tmp_path, out=tmp_path / "out")
-    cases = {case.case_id: case.images for case in open_repository(tmp_path / "out").cases("test")}
+    cases = {
+        case.case_id: case.images
+        for case in build_and_open("probmed", source=tmp_path, out=tmp_path / "out").cases("test")
+    }
     assert list(cases) == ["brain_ct-1", "chest_xray-1", "chest_xray-2"]
     assert list(cases["chest_xray-1"].values()) == [grey_png(1)]
 
@@ -201,8 +199,7 @@ def test_vqa_rad_pairs_layout(tmp_path):
         for n in range(4)
     ]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    build("probmed-vqa-rad", source=tmp_path, out=tmp_path / "alone")
-    questions = open_repository(tmp_path / "alone").questions("test")
+    questions = build_and_open("probmed-vqa-rad", source=tmp_path, out=tmp_path / "alone").questions("test")
     assert list(questions["adversarial"]) == [False, True, False, True]
     assert list(questions["answer"]) == [[0], [1], [0], [1]]
     assert questions["pair_id"].nunique() == 2

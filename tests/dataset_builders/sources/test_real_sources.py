@@ -15,6 +15,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import ImageFolders
+from tests.helpers import build_and_open
 
 pytestmark = pytest.mark.sources
 
@@ -126,14 +127,8 @@ def _pairs(sources):
 
 
 def test_complete_pair_is_built_and_marked_partial(sources, tmp_path):
-    build(
-        "mediconfusion",
-        source=sources / "mediconfusion",
-        images=[sources / "roco"],
-        out=tmp_path / "d",
-        allow_missing=True,
-    )
-    repository = open_repository(tmp_path / "d")
+    source, images = sources / "mediconfusion", [sources / "roco"]
+    repository = build_and_open("mediconfusion", source=source, images=images, out=tmp_path / "d", allow_missing=True)
     assert repository.origin == "official"
     assert repository.partial == "1 of 176 cases: 226 of 228 images were missing"
     (case,) = repository.cases("test")
@@ -163,9 +158,8 @@ def test_images_are_found_under_each_of_their_names(sources, tmp_path, by):
     assert all(image.read is not None for image in content.cases["test"][0].images)
 
 
-def test_licences_come_from_roco_lists(sources, tmp_path):
-    build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "text", text_only=True)
-    without = open_repository(tmp_path / "text").questions("test")
+def test_licences_come_from_roco_lists(sources, texts):
+    without = open_repository(texts / "mediconfusion").questions("test")
     assert set(without["image_license"]) == {"unknown"}
     content = mediconfusion.read(sources / "mediconfusion", ImageFolders([sources / "mediconfusion", sources / "roco"]))
     licences = {image.image_id: image.license for case in content.cases["test"] for image in case.images}
