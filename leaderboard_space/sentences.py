@@ -10,8 +10,8 @@ from datetime import datetime
 from eval_harness.derive.metrics import untested_reason
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.grading import NONRESPONSE_STATUSES
-from eval_harness.scores.sight import Sight
 from eval_harness.store.formatting import format_image_points, interval_decimals
+from eval_harness.store.sight import Sight
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.sections import Section

@@ -123,7 +123,7 @@ class Run:
         Raises:
             BadInput: not a run folder.
         """
-        from eval_harness.store.sight_report import load_arms, sight_table
+        from eval_harness.store.sight import load_arms, sight_table
 
         _finished(self)
         return sight_table(load_arms([self.folder])[0])

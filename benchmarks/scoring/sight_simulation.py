@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.records.result import ARMS
-from eval_harness.scores.sight import Sight, compute_sight
+from eval_harness.store.sight import Sight, compute_sight
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

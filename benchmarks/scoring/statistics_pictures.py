@@ -20,7 +20,7 @@ from eval_harness.scores.comparisons import (
     compute_rank_ranges,
 )
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
-from eval_harness.scores.sight import compute_sight
+from eval_harness.store.sight import compute_sight
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAIRS, GROUPS = 176, (25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *(3,) * 6, *(2,) * 10, *(1,) * 33)

@@ -5,7 +5,7 @@ another case (`swapped`).
 
 See also: selecting the questions (`records/selection.py`), sending the requests (`ask.py`), mapping
 a choice among rotated options back (`records/request.py`), measuring how much of a score depends on
-the images (`scores/sight.py`).
+the images (`store/sight.py`).
 """
 
 import hashlib

@@ -189,7 +189,7 @@ def interval_decimals(low: float, high: float, level: float | None, min_decimals
 
 
 def format_image_points(score: float, value: float, low: float, high: float) -> str:
-    """Say how many of a score's points come from the image (`scores/sight.py`).
+    """Say how many of a score's points come from the image (`store/sight.py`).
 
     Args:
         score: The score with the right images, in percent.

@@ -423,6 +423,6 @@ def sight(
 
     `medprobe eval --arms` runs them.
     """
-    from eval_harness.store.sight_report import format_sight, load_arms
+    from eval_harness.store.sight import format_sight, load_arms
 
     typer.echo("\n\n".join(map(format_sight, load_arms(runs))))

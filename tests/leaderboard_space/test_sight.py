@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import medprobe
-from eval_harness.store.sight_report import answered_shares, load_arms
+from eval_harness.store.sight import answered_shares, load_arms
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.sights import metric_sights, section_mirages
 from leaderboard_space.export import leaderboard_table

@@ -1,7 +1,7 @@
 """Compute how much of each score comes from the images, using runs of the same model without the
 correct images.
 
-See also: the statistics (`eval_harness/scores/sight.py`), their explanation (docs/sight.md).
+See also: the statistics (`eval_harness/store/sight.py`), their explanation (docs/sight.md).
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Images
-from eval_harness.scores.sight import Sight, compute_sight
-from eval_harness.store.sight_report import ImageShare, answered_share, read_arm_identity
+from eval_harness.store.sight import ImageShare, Sight, answered_share, compute_sight, read_arm_identity
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.sections import Entry, Section
 

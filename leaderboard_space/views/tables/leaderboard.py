@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result, Score
-from eval_harness.scores.sight import Sight
-from eval_harness.store.sight_report import ImageShare
+from eval_harness.store.sight import ImageShare, Sight
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached

@@ -17,7 +17,7 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import ARMS
 from eval_harness.scores import comparisons, intervals
 from eval_harness.scores.comparisons import OutcomeMatrix, pack_outcomes, paired_test
-from eval_harness.scores.sight import compute_sight
+from eval_harness.store.sight import compute_sight
 from tests.sampling import few
 
 UNEQUAL = np.repeat(np.arange(60), interval_coverage.MEDICONFUSION)

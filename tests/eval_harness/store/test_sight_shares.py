@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import medprobe
-from eval_harness.store.sight_report import answered_shares, consistency_quarters, load_arms
+from eval_harness.store.sight import answered_shares, consistency_quarters, load_arms
 from tests.commands import medprobe as command
 from tests.sides import write_sides
 

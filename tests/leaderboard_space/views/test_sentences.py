@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_harness.scores.sight import Sight
+from eval_harness.store.sight import Sight
 from leaderboard_space import headlines, sentences
 from leaderboard_space.headlines import HeadlineFacts, RankedModel
 from leaderboard_space.html import number, score_text
