@@ -22,6 +22,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed_vqa_rad import pair_units
+from eval_harness.derive.derivation import Derived
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, compute_scores, compute_units, summarise_units
 from eval_harness.records.result import Breakdown, Method, Result, Score, Scores, read_run
 from eval_harness.runs.run_folder import read_run_questions
@@ -62,49 +63,84 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
         raise BadInput(f"aggregate {kind}: unknown aggregate. Available: {', '.join(AGGREGATE_KINDS)}.")
     if not 0 <= threshold < 100:
         raise BadInput(f"--threshold {threshold}: give a percentage from 0 to below 100.")
-    runs = {read_run(folder).run_id: (folder, *_score_run(folder)) for folder in folders}
+    runs = {read_run(folder).run_id: (folder, derive_run(folder)[0]) for folder in folders}
     # Keyed by run id, so that a run given twice is noticed even under another path.
     if len(runs) < len(folders):
         raise BadInput("aggregate: the same run was given twice.")
-    results = {run_id: result for run_id, (_, result, _) in runs.items()}
-    # Raises if the runs cannot be combined.
-    empty = build_aggregate(kind, results, {})
+    _check_combinable(kind, {run_id: derived.result for run_id, (_, derived) in runs.items()})
+    results = [derived.result for _, derived in runs.values()]
+    reference = results[0]
     cells: Breakdown = {}
     if kind == "best":
-        scores, cells = best_over_methods(list(results.values()))
+        scores, cells = best_over_methods(results)
     elif kind == "mean":
-        scores = _mean_over_prompts(empty.benchmark.family, runs)
+        scores = _mean_over_prompts(reference.benchmark.family, runs)
     else:
-        scores = _combine_samples(kind, empty.benchmark.family, runs, threshold)
+        scores = _combine_samples(kind, reference.benchmark.family, runs, threshold)
 
-    result = build_aggregate(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
+    reproduced = all(result.provenance == "reproduced" for result in results)
+    combined = Result(
+        kind="aggregate",
+        provenance="reproduced" if reproduced else "submitted",
+        benchmark=reference.benchmark,
+        model=reference.model,
+        method=Method(
+            name=f"oracle {threshold:g}%" if kind == "oracle" else kind,
+            extraction=reference.method.extraction,
+            samples=sum(result.method.samples or 1 for result in results),
+        ),
+        scores=scores,
+        breakdown=cells,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_ids=sorted(runs),
+    )
     if out is not None:
-        replace_file(out, result.to_json().encode())
+        replace_file(out, combined.to_json().encode())
 
-    return result
-
-
-def _score_run(folder: Path) -> tuple[Result, pd.DataFrame]:
-    """Score a run folder; return its result and the reading of each answer."""
-    derived, _, _ = derive_run(folder)
-    return derived.result, derived.readings
+    return combined
 
 
-def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
+def _check_combinable(kind: str, results: Mapping[str, Result]) -> None:
+    """Raise BadInput if there are no runs, or they differ in model or questions, or lack images."""
+    if not results:
+        raise BadInput(f"{kind}: an aggregate needs at least one run.")
+    reference = next(iter(results.values()))
+    model, fingerprint = (reference.model.name, reference.model.revision), reference.benchmark.fingerprint
+    for run_id, result in results.items():
+        problems = (
+            (
+                (result.model.name, result.model.revision) != model,
+                f"is of {result.model.name}, not {reference.model.name}. Give runs of one model.",
+            ),
+            (
+                result.benchmark.fingerprint != fingerprint,
+                "asked different questions. Give runs over the same questions.",
+            ),
+            (result.method.image != "real", f"showed {result.method.image} images. Give runs with the real images."),
+        )
+        for applies, problem in problems:
+            if applies:
+                raise BadInput(f"{kind}: run {run_id} {problem}")
+
+
+def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Derived]]) -> Scores:
     """Compute the mean of the headline metric over all samples of all runs.
 
     Its standard deviation is returned as `<metric>_std`.
     """
-    prompts = [result.method.prompt or run_id for run_id, (_, result, _) in runs.items()]
+    prompts = [derived.result.method.prompt or run_id for run_id, (_, derived) in runs.items()]
     if len(set(prompts)) < len(prompts):
         raise BadInput("aggregate mean: two runs have the same prompt. Give one run per prompt, with --samples N.")
     metric = HEADLINE_METRICS[family]
-    questions = read_run_questions(next(iter(runs.values()))[0])
-    samples = [score for _, _, frame in runs.values() for score in sample_scores(family, questions, frame, metric)]
+    folder, first = next(iter(runs.values()))
+    questions = read_run_questions(folder)
+    samples = [
+        score for _, derived in runs.values() for score in sample_scores(family, questions, derived.readings, metric)
+    ]
     values = [score.value for score in samples if score is not None and score.value is not None]
     # There is no mean if the metric is undefined in one of the samples.
     complete_values = values if len(values) == len(samples) else []
-    reference_score = next(iter(runs.values()))[1].scores[metric]
+    reference_score = first.result.scores[metric]
     mean = float(np.mean(complete_values)) if complete_values else None
     # Sample standard deviation (n - 1).
     std = float(np.std(complete_values, ddof=1)) if len(complete_values) > 1 else None
@@ -121,13 +157,12 @@ def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Result, pd.DataF
     }
 
 
-def _combine_samples(
-    kind: str, family: str, runs: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float
-) -> Scores:
+def _combine_samples(kind: str, family: str, runs: dict[str, tuple[Path, Derived]], threshold: float) -> Scores:
     """Combine the samples of one run (`majority` or `oracle`), and score the outcome."""
     if len(runs) != 1:
         raise BadInput(f"aggregate {kind}: takes one run folder, made with --samples N.")
-    folder, _, answers = next(iter(runs.values()))
+    folder, derived = next(iter(runs.values()))
+    answers = derived.readings
     if answers["sample"].nunique() < 2:
         raise BadInput(f"{folder}: has one sample per question. `medprobe eval --samples N` draws several.")
     questions = read_run_questions(folder)
@@ -207,8 +242,8 @@ def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, m
     return [summarise_units(table[(table["metric"] == metric).to_numpy()]).get(metric) for table in tables]
 
 
-def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
-    """Return the most frequent choice among the first `n` samples of every question.
+def majority_vote(answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the most frequent choice among the samples of every question.
 
     See MediConfusion, appendix H.2.3, Table 10. Answers without a choice do not vote. In a tie, the
     choice that occurred first wins; a question without votes gets the most frequent status of its
@@ -216,7 +251,6 @@ def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
 
     Args:
         answers: Readings of all samples.
-        n: Number of samples to use; None uses all.
 
     Returns:
         Answers of one sample (`question_id`, `sample`, `choice`, `status`).
@@ -224,9 +258,9 @@ def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     rows = []
     for question, part in answers.sort_values("sample", kind="stable").groupby("question_id", sort=False):
         # Counter keeps insertion order, so most_common() breaks ties by first occurrence.
-        votes = Counter(tuple(choice) for choice in part["choice"].tolist()[:n] if len(choice))
+        votes = Counter(tuple(choice) for choice in part["choice"] if len(choice))
         choice = list(votes.most_common(1)[0][0]) if votes else []
-        status = "answered" if choice else part["status"].iloc[:n].mode()[0]
+        status = "answered" if choice else part["status"].mode()[0]
         rows.append({"question_id": question, "sample": 0, "choice": choice, "status": status})
     return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
 
@@ -270,59 +304,6 @@ def best_of_n_oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame
     )
 
 
-def build_aggregate(
-    name: str, runs: Mapping[str, Result], scores: Scores, breakdown: Breakdown | None = None
-) -> Result:
-    """Build a result of the kind `aggregate` from measured results.
-
-    Args:
-        name: Name of the aggregate, stored as its method.
-        runs: Run id -> result.
-        scores: Overall scores.
-        breakdown: Scores by facet and value.
-
-    Raises:
-        BadInput: If the runs are of different models, or did not ask the same questions.
-    """
-    results = list(runs.values())
-    if not results:
-        raise BadInput(f"{name}: an aggregate needs at least one run.")
-    reference = results[0]
-    model, fingerprint = (reference.model.name, reference.model.revision), reference.benchmark.fingerprint
-    for run_id, result in runs.items():
-        problems = (
-            (
-                (result.model.name, result.model.revision) != model,
-                f"is of {result.model.name}, not {reference.model.name}. Give runs of one model.",
-            ),
-            (
-                result.benchmark.fingerprint != fingerprint,
-                "asked different questions. Give runs over the same questions.",
-            ),
-            (result.method.image != "real", f"showed {result.method.image} images. Give runs with the real images."),
-        )
-        for applies, problem in problems:
-            if applies:
-                raise BadInput(f"{name}: run {run_id} {problem}")
-
-    reproduced = all(result.provenance == "reproduced" for result in results)
-    return Result(
-        kind="aggregate",
-        provenance="reproduced" if reproduced else "submitted",
-        benchmark=reference.benchmark,
-        model=reference.model,
-        method=Method(
-            name=name,
-            extraction=reference.method.extraction,
-            samples=sum(result.method.samples or 1 for result in results),
-        ),
-        scores=scores,
-        breakdown=breakdown or {},
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        run_ids=sorted(runs),
-    )
-
-
 def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
     """Compute accuracy with and without adversarial questions (ProbMed section 4, Table 3).
 
@@ -334,11 +315,11 @@ def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
     Raises:
         BadInput: If the run's questions do not form adversarial pairs.
     """
-    result, answers = _score_run(folder)
-    questions = read_run_questions(folder)
+    derived, questions = derive_run(folder)[0], read_run_questions(folder)
+    result = derived.result
     if not {"pair_id", "adversarial"} <= set(questions.columns):
         raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")
-    graded = grade(result.benchmark.family, questions, answers)
+    graded = grade(result.benchmark.family, questions, derived.readings)
     units = pair_units(graded)
     if units.empty:
         raise BadInput(f"{folder}: its questions contain no pair of a true and an adversarial question.")
@@ -379,8 +360,9 @@ def run_calibration(folder: Path) -> Calibration:
     Raises:
         BadInput: If the run has no option scores.
     """
-    result, answers = _score_run(folder)
-    calibration_result = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
+    derived = derive_run(folder)[0]
+    family = derived.result.benchmark.family
+    calibration_result = compute_calibration(family, read_run_questions(folder), derived.readings)
     if calibration_result is None:
         raise BadInput(f"{folder}: has no option scores. Run `medprobe eval --method gd` (or ps).")
     return calibration_result

@@ -288,9 +288,13 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
         BadInput: If the results are of different benchmarks.
     """
     check_same_format(a, b)
+    return pd.DataFrame(_metric_differences(a, b), columns=list(DIFFERENCE_COLUMNS)).astype(DIFFERENCE_COLUMNS)
+
+
+def _metric_differences(a: Side, b: Side) -> list[dict[str, Any]]:
+    """Return the rows of `score_differences`, each without values that do not apply."""
     tables = paired_units(a, b)
-    rows = [metric_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
-    return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)).astype(DIFFERENCE_COLUMNS)
+    return [metric_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
 
 
 def check_same_format(a: Side, b: Side) -> None:
@@ -332,26 +336,25 @@ def metric_difference(a: Side, b: Side, name: str, tables: PairedUnits | None) -
 
 
 def _score_lines(a: Side, b: Side, all_metrics: bool) -> list[str]:
-    """Format the table of `score_differences`."""
-    table = score_differences(a, b).set_index("metric", drop=False)
-    metrics = [name for name in ordered_metrics(a.result, all_metrics) if name in table.index]
-    hidden_count, table = len(table) - len(metrics), table.loc[metrics]
-    labels = [f"{name} (count)" if _is_count(name) else name for name in table["metric"]]
-    width = max(map(len, labels), default=6)
+    """Format the rows of `score_differences` as a table."""
+    rows = {row["metric"]: row for row in _metric_differences(a, b)}
+    metrics = [name for name in ordered_metrics(a.result, all_metrics) if name in rows]
+    labels = {name: f"{name} (count)" if _is_count(name) else name for name in metrics}
+    width = max(map(len, labels.values()), default=6)
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
 
-    for name, row in zip(labels, table.astype(object).where(table.notna(), None).to_dict("records"), strict=True):
-        unit = metric_unit(row["metric"])
-        numbers = f"  {name:<{width}}  {format_score(row['a'], unit):>7}  {format_score(row['b'], unit):>7}"
-        if row["note"] is not None:
+    for name, label in labels.items():
+        row, unit = rows[name], metric_unit(name)
+        numbers = f"  {label:<{width}}  {format_score(row['a'], unit):>7}  {format_score(row['b'], unit):>7}"
+        if "note" in row:
             lines.append(f"{numbers}  {'':>7}  no comparison: {row['note']}")
-        elif row["difference"] is not None:
-            test_parts = [] if row["low"] is None else [format_difference_interval(row["low"], row["high"])]
-            test_parts += [] if row["p"] is None else [f"{format_p_value(row['p'])} ({row['test']})"]
+        elif "difference" in row:
+            test_parts = [format_difference_interval(row["low"], row["high"])] if "low" in row else []
+            test_parts += [f"{format_p_value(row['p'])} ({row['test']})"] if "p" in row else []
             lines.append(f"{numbers}  {row['difference']:>+7.1f}  {', '.join(test_parts)}".rstrip())
 
-    if hidden_count:
-        lines.append(f"  {hidden_count} more with --all-metrics")
+    if len(rows) > len(metrics):
+        lines.append(f"  {len(rows) - len(metrics)} more with --all-metrics")
     if not _are_paired(a, b):
         has_both = a.has_answers and b.has_answers
         reason = "they answered different questions" if has_both else "one of them has no answers"

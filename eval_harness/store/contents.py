@@ -110,21 +110,13 @@ def read_acceptance(folder: Path) -> Acceptance | None:
     return _read_record(folder / ACCEPTANCE, Acceptance)
 
 
-def read_withdrawal(folder: Path) -> Withdrawal | None:
-    """Return the withdrawal of the result in `folder`, or None.
-
-    Raises BadInput if the file is damaged.
-    """
-    return _read_record(folder / WITHDRAWN, Withdrawal)
-
-
 def read_provenance(folder: Path) -> Provenance:
     """Read everything that the store records about the result in `folder`.
 
     Raises:
         BadInput: If a file is damaged.
     """
-    return Provenance(read_acceptance(folder), read_withdrawal(folder))
+    return Provenance(read_acceptance(folder), _read_record(folder / WITHDRAWN, Withdrawal))
 
 
 def parse_record(content: bytes, kind: type[RecordT], location: str) -> RecordT:
@@ -377,13 +369,12 @@ class StoredResult:
 
     result: Result
     folder: Path
-    run_id: str
     withdrawal: Withdrawal | None = None
 
     @classmethod
     def read(cls, path: Path) -> "StoredResult":
         """Read a result.json and its withdrawal, if any. Raises BadInput if one is damaged."""
-        return cls(read_result(path), path.parent, path.parent.name, read_withdrawal(path.parent))
+        return cls(read_result(path), path.parent, _read_record(path.parent / WITHDRAWN, Withdrawal))
 
 
 def result_paths(root: Path) -> list[Path]:

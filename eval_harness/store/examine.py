@@ -67,6 +67,8 @@ from eval_harness.store.contents import (
 from eval_harness.store.dataset_lookup import Dataset, DatasetLookup
 from eval_harness.store.similarity import compute_digests
 
+MAX_BYTES_BY_FILE = {RUN_FILE: MAX_RUN_JSON_BYTES, ANSWERS_FILE: MAX_FILE_BYTES, JUDGE_FILE: MAX_FILE_BYTES}
+"""Submitted file -> its maximum size."""
 JUDGE_COLUMNS = ("question_id", "sample", "reply")
 """Columns of judge.parquet that make up the content of a judge's reply."""
 
@@ -81,12 +83,7 @@ def examine_in_sandbox(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
     Raises:
         BadInput: See `examine`.
     """
-    return sandbox.run_sandboxed(run_json_limits(_total_bytes(sent)), examine, sent, find)
-
-
-def _total_bytes(sent: SubmittedFiles) -> int:
-    """Return the total size of the files in bytes."""
-    return sum(len(content) for content in sent.content_by_name().values())
+    return sandbox.run_sandboxed(run_json_limits(sum(map(len, sent.content_by_name().values()))), examine, sent, find)
 
 
 def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
@@ -116,7 +113,7 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
         # The limits depend on the dataset that run.json names, never on sizes stated in a file.
         limits, problems = (
-            limits_for(len(dataset.questions), run.request.samples, _total_bytes(sent)),
+            limits_for(len(dataset.questions), run.request.samples, sum(map(len, sent.content_by_name().values()))),
             ProblemList(),
         )
         sandbox.tighten_limits(limits)
@@ -173,11 +170,7 @@ def read_sent(folder: Path) -> SubmittedFiles:
     Raises:
         BadInput: If they are not regular files within the size limits.
     """
-    for name, max_bytes in (
-        (RUN_FILE, MAX_RUN_JSON_BYTES),
-        (ANSWERS_FILE, MAX_FILE_BYTES),
-        (JUDGE_FILE, MAX_FILE_BYTES),
-    ):
+    for name, max_bytes in MAX_BYTES_BY_FILE.items():
         if name != JUDGE_FILE or (folder / name).exists():
             check_file(folder / name, max_bytes, name)
     return SubmittedFiles.from_folder(folder)

@@ -26,14 +26,12 @@ from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hide_progress_bars, hub_errors, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.derive.run_files import (
-    ANSWERS_FILE,
     JUDGE_FILE,
     RESULT_FILE,
     RUN_FILE,
     SUBMITTED_FILES,
     SubmittedFiles,
 )
-from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
 from eval_harness.store.adding import (
     WITHDRAWAL_PATH,
@@ -48,7 +46,7 @@ from eval_harness.store.adding import (
 from eval_harness.store.checks import PublishedNames
 from eval_harness.store.contents import ACCEPTANCE, MAX_RECORD_BYTES, WITHDRAWN, Acceptance, Submission, utc_now
 from eval_harness.store.dataset_lookup import find_dataset
-from eval_harness.store.examine import examine_in_sandbox
+from eval_harness.store.examine import MAX_BYTES_BY_FILE, examine_in_sandbox
 from eval_harness.store.sandbox import time_limit
 from eval_harness.store.similarity import Digests, duplicate_flags
 
@@ -268,11 +266,7 @@ class PullRequests:
 
         folder = folders[0]
 
-        for name, max_bytes in (
-            (RUN_FILE, MAX_RUN_JSON_BYTES),
-            (ANSWERS_FILE, MAX_FILE_BYTES),
-            (JUDGE_FILE, MAX_FILE_BYTES),
-        ):
+        for name, max_bytes in MAX_BYTES_BY_FILE.items():
             entry = new.get(f"{folder}/{name}")
             if entry is None and name != JUDGE_FILE:
                 raise SubmissionRefused(f"lacks {folder}/{name}")
@@ -337,7 +331,7 @@ class PullRequests:
             raise SubmissionRefused(*submission.problems)
         main = self._head()
         if main and with_retries(lambda: has_submission(self.api, self.repo, main, submission.files())):
-            return self._close_added(target, details, added, (ALREADY_ON_MAIN,))
+            return self._close(details, added.head, VerifyResult(target, "added", notes=(ALREADY_ON_MAIN,)))
 
         older, unread = self._older(f"results/{submission.result.benchmark.name}", details.num, author, compare_seconds)
         flags = [*submission.flags, *self._duplicates(submission, author, older)]
@@ -368,7 +362,7 @@ class PullRequests:
         path, main = str(added.withdrawal), str(self._head())
         content = self._files(added)
         if with_retries(lambda: find_files(self.api, self.repo, main, [path])):
-            return self._close_added(target, details, added, (ALREADY_ON_MAIN,))
+            return self._close(details, added.head, VerifyResult(target, "added", notes=(ALREADY_ON_MAIN,)))
 
         run = f"{added.folder}/{RUN_FILE}"
         if run not in with_retries(lambda: find_files(self.api, self.repo, main, [run])):
@@ -464,12 +458,7 @@ class PullRequests:
         message = f"Add {added.folder}"[:190] + f" (#{details.num})"
         description = f"Verified by `medprobe verify`; answers by {details.author}."
         is_new = commit_to_main(self.api, self.repo, files, extra_files, message, description)
-        return self._close_added(target, details, added, notes if is_new else (*notes, ALREADY_ON_MAIN))
-
-    def _close_added(
-        self, target: str, details: "DiscussionWithDetails", added: AddedFiles, notes: tuple[str, ...]
-    ) -> VerifyResult:
-        """Close a pull request whose files are on main."""
+        notes = notes if is_new else (*notes, ALREADY_ON_MAIN)
         return self._close(details, added.head, VerifyResult(target, "added", notes=notes))
 
     def _close(

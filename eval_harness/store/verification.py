@@ -281,16 +281,14 @@ class RescoreOutcome:
 
     Attributes:
         folder: The result's folder in the store.
-        headline: The benchmark's headline metric.
         changed: Number of answers that are now read differently.
         answers: Number of answers.
-        moved: Metric -> (before, after), for each changed score.
+        moved: Metric -> (before, after), for each changed score; the headline metric comes first.
         skipped: Why the result was left as it is; None if it was derived again or is up to date.
         written: Whether the result was derived again.
     """
 
     folder: str
-    headline: str
     changed: int = 0
     answers: int = 0
     moved: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
@@ -303,12 +301,11 @@ class RescoreOutcome:
         if not self.written:
             return f"{self.folder}: up to date"
         changes = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read differently"
-        order = sorted(self.moved, key=lambda name: name != self.headline)
         score_changes = [
-            f"{name} {_format_number(self.moved[name][0])} -> {_format_number(self.moved[name][1])}"
-            for name in order[:4]
+            f"{name} {' -> '.join('none' if value is None else format_score(value) for value in pair)}"
+            for name, pair in list(self.moved.items())[:4]
         ]
-        suffix = f" and {len(order) - 4} more" if len(order) > 4 else ""
+        suffix = f" and {len(self.moved) - 4} more" if len(self.moved) > 4 else ""
         return f"{changes}; {', '.join(score_changes) + suffix if score_changes else 'no score moved'}"
 
 
@@ -348,33 +345,32 @@ def rescore_store(
 
 def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
     """Derive one result of a folder store again if it is outdated."""
-    folder, headline = path.parent, ""
+    folder = path.parent
     name = folder.relative_to(root).as_posix()
     try:
         stored = read_result(path)
-        headline = eval_spec(stored.benchmark.family).headline
         if stored.kind != "measured":
-            return RescoreOutcome(name, headline, skipped=f"it is {stored.kind}, not measured")
+            return RescoreOutcome(name, skipped=f"it is {stored.kind}, not measured")
         # Without an acceptance its files are untrusted, and may only be read in the sandbox.
         if read_acceptance(folder) is None:
-            return RescoreOutcome(name, headline, skipped="not verified; a board derives its numbers itself")
+            return RescoreOutcome(name, skipped="not verified; a board derives its numbers itself")
         sent = read_sent(folder)
         # A cheap check, which is not enough with `data`: the questions may have changed.
         if not data and stored.key == compute_derivation_key(
             sent, stored.benchmark.fingerprint, stored.benchmark.facets
         ):
-            return RescoreOutcome(name, headline)
+            return RescoreOutcome(name)
         submission = examine_in_sandbox(
             sent, partial(find_stored_dataset, root, tuple(data), stored.benchmark.fingerprint)
         )
         if submission.problems:
             raise BadInput(submission.problems[0])
         if submission.result.key == stored.key:
-            return RescoreOutcome(name, headline)
+            return RescoreOutcome(name)
     except Unavailable:
         raise
     except (BadInput, OSError, ValueError, KeyError) as error:
-        return RescoreOutcome(name, headline, skipped=str(error))
+        return RescoreOutcome(name, skipped=str(error))
 
     # The provenance is kept: answers do not show whether the store's owner reproduced them.
     rescored = submission.result.model_copy(update={"provenance": stored.provenance})
@@ -390,7 +386,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
     ).items():
         replace_file(folder / file, content)
 
-    return RescoreOutcome(name, headline, changed, answers, _moved_scores(stored, rescored), written=True)
+    return RescoreOutcome(name, changed, answers, _moved_scores(stored, rescored), written=True)
 
 
 def _count_changed(folder: Path, readings: bytes) -> tuple[int, int]:
@@ -411,7 +407,8 @@ def _count_changed(folder: Path, readings: bytes) -> tuple[int, int]:
 def _moved_scores(stored: Result, rescored: Result) -> dict[str, tuple[float | None, float | None]]:
     """Return the metrics of the stored result whose values have changed or disappeared."""
     new_values = {name: score.value for name, score in rescored.scores.items()}
-    values = {name: (score.value, new_values.get(name)) for name, score in stored.scores.items()}
+    names = sorted(stored.scores, key=lambda name: name != eval_spec(stored.benchmark.family).headline)
+    values = {name: (stored.scores[name].value, new_values.get(name)) for name in names}
     return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
@@ -462,8 +459,3 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
                     raise BadInput(f"{repo_id}: the store was changed in the meantime. Run this again.") from None
 
     return outcomes
-
-
-def _format_number(value: float | None) -> str:
-    """Format a score, or "none"."""
-    return "none" if value is None else format_score(value)
