@@ -247,7 +247,7 @@ def test_large_files_are_not_downloaded(owner, run, data, as_owner, local_hub, m
     files = submission_files(run)
     propose(owner, files)
     # The limit is checked by the size that the Hub states, before any download.
-    monkeypatch.setattr(pull_requests, "MAX_FILE_BYTES", 100)
+    monkeypatch.setitem(pull_requests.MAX_BYTES_BY_FILE, "answers.parquet", 100)
     as_owner()
     local_hub.record.clear()
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
