@@ -101,9 +101,7 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
 
 
 def _check_combinable(kind: str, results: Mapping[str, Result]) -> None:
-    """Raise BadInput if there are no runs, or they differ in model or questions, or lack images."""
-    if not results:
-        raise BadInput(f"{kind}: an aggregate needs at least one run.")
+    """Raise BadInput if runs differ in model or questions, or did not show the right images."""
     reference = next(iter(results.values()))
     model, fingerprint = (reference.model.name, reference.model.revision), reference.benchmark.fingerprint
     for run_id, result in results.items():
@@ -384,8 +382,6 @@ def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFr
     if "scores" not in answers.columns:
         return None
     scored = answers[[_has_scores(values) for values in answers["scores"]]]
-    # A journal may contain a question twice; the first copy counts.
-    scored = scored.drop_duplicates(["question_id", "sample"])
     if not len(scored):
         return None
     graded = grade(

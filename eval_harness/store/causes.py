@@ -116,10 +116,11 @@ class Aligned:
         runs: Their run records, as far as reading needs them.
         metric: The score to explain.
         questions: Their questions; one that has changed has another id in B.
-        own_ids: Id of each question in its own side's answers.
-        maps: Per question, the position in A's order of each option of its own side.
+        own_questions: The same questions as each side's answers name them, with its own options.
+        maps: Per question of B, the position in A's order of each option.
         rows: Per side, question id -> row.
         slip: The slip, if one was found.
+        tables: Cache of `read_side_answers`.
         readings: Cache of `_read`.
     """
 

@@ -10,11 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from dataset_builders.files import read_journal
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import (
     HEADLINE_METRICS,
@@ -380,6 +378,9 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
     Returns:
         Lines with the counts, then with the errors, most frequent first; none if nothing was lost.
     """
+    # Imported here: the board formats scores, and needs no code that asks models.
+    from eval_harness.runs.run_folder import answer_id, read_answer_journal
+
     counts = {status: result.statuses.get(status, 0) for status in LOST_STATUSES}
     if not any(counts.values()):
         return []
@@ -388,10 +389,8 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
     # Without a score, the headline already gives the counts.
     if not isinstance(headline_score(result), NoScore):
         lines.append(f"{nonresponse_cause(lost, result)}, counted as wrong; {nonresponse_remedy(lost, result)}")
-    journal = folder / "answers.jsonl"
-    records = read_journal(journal, _record_key, "an answer. Restore the file") if journal.exists() else []
     # A retry appends another record, so the last one of each answer counts.
-    latest = {_record_key(record): record for record in records}
+    latest = {answer_id(record): record for record in read_answer_journal(folder / "answers.jsonl")}
     errors = [
         str(record["error"]) for record in latest.values() if record["status"] in LOST_STATUSES and record.get("error")
     ]
@@ -409,11 +408,6 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
         lines.append("  images may be shrunk: --max-image-side 1568")
 
     return lines
-
-
-def _record_key(record: dict[str, Any]) -> tuple[str, int]:
-    """Return (question id, sample) of a journal record."""
-    return str(record["question_id"]), int(record["sample"])
 
 
 def _silent_example(answers: pd.DataFrame) -> str:

@@ -189,7 +189,7 @@ def _peer_flags(submission: Submission, peers: Mapping[str, pd.Series]) -> Itera
 def _fetch_text_digests(folder: Path, fetch: Callable[[Path], object]) -> Digests:
     """Download the answers of a result, and return their digests with texts."""
     fetch(folder / ANSWERS_FILE)
-    return load_text_digests(folder)
+    return compute_digests(read_readings(folder, ("response", "scores")))
 
 
 def compute_digests(readings: pd.DataFrame, questions: pd.DataFrame | None = None) -> Digests:
@@ -241,11 +241,6 @@ def load_choice_digests(folder: Path) -> Digests:
     # The file's time and size are part of the cache key, so that a changed file is read again.
     about = (folder / READINGS_FILE).stat()
     return _load_choice_digests(folder.resolve(), about.st_mtime_ns, about.st_size)
-
-
-def load_text_digests(folder: Path) -> Digests:
-    """Load the digests of a stored result with its texts. Raises as `load_choice_digests` does."""
-    return compute_digests(read_readings(folder, ("response", "scores")))
 
 
 @lru_cache(maxsize=256)

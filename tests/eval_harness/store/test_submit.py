@@ -14,7 +14,6 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.derive.run_files import DERIVED_FILES, SUBMITTED_FILES
 from eval_harness.models.interface import Settings
 from eval_harness.records.names import model_name_problem
 from eval_harness.records.result import read_result
@@ -255,32 +254,9 @@ def test_recorded_answers_of_a_real_model_are_submitted(sources, tmp_path):
     assert done.submission.result.benchmark.questions == 22 and done.submission.flags == []
 
 
-@pytest.fixture(scope="module")
-def stored(data, tmp_path_factory):
-    """A result in another store."""
-    workdir = tmp_path_factory.mktemp("elsewhere")
-    return Path(submit_to_store(run_folder(data, workdir / "run"), workdir / "store").location)
-
-
-@pytest.fixture
-def ready(stored, tmp_path):
-    return Path(shutil.copytree(stored, tmp_path / stored.name))
-
-
-def test_a_submission_folder_is_added_byte_for_byte(stored, ready, data, tmp_path):
-    submitted = submit_to_store(ready, tmp_path / "store", data=str(data))
-    assert submitted.new and submitted.submission.problems == []
-    added = Path(submitted.location)
-    assert added.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
-    for name in (*SUBMITTED_FILES, *DERIVED_FILES):
-        assert (stored / name).exists() == (added / name).exists()
-        assert not (stored / name).exists() or (added / name).read_bytes() == (stored / name).read_bytes()
-    assert not submit_to_store(ready, tmp_path / "store", data=str(data)).new
-    assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
-
-
-def test_derived_files_of_a_submission_are_ignored(ready, data, tmp_path):
+def test_derived_files_of_a_submission_are_ignored(run, data, tmp_path):
     """Submitted scores are never read: there is no claim to compare with."""
+    ready = Path(submit_to_store(run, tmp_path / "store").location)
     expected = build_submission(ready, data=str(data))
     edit_json(ready / "result.json", lambda d: d["scores"]["confusion"].update(value=99.25))
     (ready / "readings.parquet").write_bytes(b"junk")
