@@ -136,31 +136,37 @@ class PullRequests:
     _slow_heads: set[str] = field(default_factory=set)
     """Head commits that could not be read in time."""
 
-    def pull(self, number: int, accepted: str | None = None) -> VerifyResult:
-        """Examine one pull request and act on the verdict.
+    def pull(self, number: int, accepted: str | None = None, refusal: str | None = None) -> VerifyResult:
+        """Examine one pull request and act on the verdict, or close it as a person decided.
 
         Args:
             number: Number of the pull request.
             accepted: The commit whose flags a person has reviewed, and which is added in spite of
                 them. No comment is made if it is refused after all.
+            refusal: Why a person refuses it, in plain text. It is then closed with this as a
+                comment, without being examined.
 
         Raises:
             BadInput: If the Hub denies access, or something was pushed after `accepted`.
         """
         target = f"{self.repo}@{number}"
-        with hide_progress_bars(), hub_errors(self.repo, f"verify pull request {number}", self.account):
+        verb = "verify" if refusal is None else "refuse"
+        with hide_progress_bars(), hub_errors(self.repo, f"{verb} pull request {number}", self.account):
             details = self._details(number)
             if details.status in CLOSED_STATUSES:
                 return VerifyResult(target, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
+            if refusal is not None:
+                result = VerifyResult(target, "refused", (refusal,))
+                return self._close(details, head, result, f"Refused by {self.account}")
             # Anything that was pushed after the review must be reviewed, too.
             if accepted is not None and head != accepted:
                 raise BadInput(
                     f"{target}: its commit is now {head}, not {clip(accepted)}. Review what was "
                     f"pushed: `medprobe verify {target}`."
                 )
-            if self.skips_refused and (refusal := self._refusal(details, head)) is not None:
-                return VerifyResult(target, "refused", refusal)
+            if self.skips_refused and (problems := self._refusal(details, head)) is not None:
+                return VerifyResult(target, "refused", problems)
             try:
                 added = with_retries(lambda: self._added(head))
                 if added.withdrawal:
@@ -169,29 +175,6 @@ class PullRequests:
             except SubmissionRefused as refused:
                 result = VerifyResult(target, "refused", refused.problems)
                 return result if accepted else self._comment(details, head, result)
-
-    def refuse(self, number: int, reason: str) -> VerifyResult:
-        """Close a pull request with the reason as a comment.
-
-        Args:
-            number: Number of the pull request.
-            reason: Plain text.
-
-        Raises:
-            BadInput: If the Hub denies access.
-        """
-        target = f"{self.repo}@{number}"
-        with hide_progress_bars(), hub_errors(self.repo, f"refuse pull request {number}", self.account):
-            details = self._details(number)
-            if details.status in CLOSED_STATUSES:
-                return VerifyResult(target, "closed already", (f"it is {details.status}",))
-            head = str(self._head(f"refs/pr/{number}"))
-            return self._close(
-                details,
-                head,
-                VerifyResult(target, "refused", (reason,)),
-                f"Refused by {self.account}",
-            )
 
     def _details(self, number: int) -> "DiscussionWithDetails":
         """Return the details of a pull request. Raises BadInput if the number is a discussion's."""

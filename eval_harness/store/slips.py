@@ -79,7 +79,6 @@ def find_slips(
     chosen: Positions,
     other_positions: Positions,
     options: Sequence[Sequence[str]],
-    tried_sides: int = 2,
 ) -> list[Slip]:
     """Test the slips of one side against the choices of the other on the same questions.
 
@@ -94,7 +93,6 @@ def find_slips(
         chosen: Positions that this side's answers choose as they stand (Q,), UNREAD if none.
         other_positions: Positions that the other side chooses (Q,), UNREAD if none.
         options: Option texts of each question.
-        tried_sides: Number of sides that are tested, for the correction.
 
     Returns:
         The slips below MAX_P, the clearest first.
@@ -103,7 +101,8 @@ def find_slips(
         return []
     n_options = np.array([len(texts) for texts in options])
     tried_orders = letter_orders(options, named_by_shift[0])
-    log_tried = np.log(tried_sides * len(named_by_shift) * (len(tried_orders) + 2))
+    # Both sides are tested, hence the factor of 2.
+    log_tried = np.log(2 * len(named_by_shift) * (len(tried_orders) + 2))
     slips: list[Slip] = []
     seen = {named_by_shift[0].tobytes()} if (named_by_shift[0] == chosen).all() else set()
     for shift, positions in named_by_shift.items():

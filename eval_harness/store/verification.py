@@ -138,7 +138,7 @@ def refuse(pull: str, reason: str) -> VerifyResult:
     name, number = parse_pull_request(pull)
     if not reason.strip():
         raise BadInput("--reason: give the reason in plain text; it is shown on the pull request.")
-    return _pull_requests(name, (), False, None).refuse(number, " ".join(reason.split()))
+    return _pull_requests(name, (), False, None).pull(number, refusal=" ".join(reason.split()))
 
 
 def _pull_requests(
