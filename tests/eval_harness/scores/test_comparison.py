@@ -13,7 +13,6 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, compute_scores, compute_units
-from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
@@ -23,7 +22,6 @@ from eval_harness.store.comparison import Side, compare_results, load_side
 from eval_harness.store.formatting import format_score, format_summary, metric_unit
 from leaderboard_space import sentences
 from leaderboard_space.data.outcomes import MetricUnits, score_runs
-from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions
 from tests.sampling import few
 
@@ -170,33 +168,6 @@ def test_fields_missing_from_a_paper_are_not_differences(workdir):
         load_side("published:Nobody-9000", published_results)
     with pytest.raises(BadInput, match=r"Name one, e\.g\. 'published:GPT-4o/"):
         load_side("published:GPT-4o", published_results)
-
-
-def test_free_form_answers_are_sent_to_the_judge_once(workdir, tmp_path):
-    def judging(body):
-        text = body["messages"][-1]["content"]
-        # The evaluated model gets an image, so its content is a list; the judge gets text only.
-        if not isinstance(text, str):
-            return "The lesion is on the left of the picture, I think."
-        return "A: 9\nB: 2\nYour explanation: it says so"
-
-    with ChaosServer(answer=judging) as server:
-        wish = EvalConfig(
-            *("mediconfusion", "openai:m"),
-            data=str(workdir / "mediconfusion"),
-            method="ff",
-            judge="openai:j",
-            out=tmp_path / "run",
-            settings=Settings(base_url=server.url, no_look=True),
-        )
-        result, _ = run_evaluation(wish)
-        n_requests = sum(server.asked.values())
-        second_result, _ = run_evaluation(wish)
-        assert sum(server.asked.values()) == n_requests
-    assert result.method.judge["decided"] == 28
-    assert result.scores == second_result.scores
-    assert result.scores["individual_accuracy"].value == 50
-    assert not any("no judge" in words for words in result.deviations)
 
 
 # On generated results, test and interval agree in every printed line and every sentence of the

@@ -277,7 +277,9 @@ def judged(data, tmp_path):
             out=tmp_path / "run", settings=Settings(base_url=server.url, no_look=True),
         )  # fmt: skip
         run_evaluation(config)
-    assert server.asked
+        n_requests = sum(server.asked.values())
+        run_evaluation(config)
+        assert sum(server.asked.values()) == n_requests > 0, "each answer is sent to the judge once"
     return tmp_path / "run"
 
 
