@@ -367,9 +367,7 @@ def make_units(
     }
     for facet in facets_of(graded.family, graded.questions.columns):
         if facets is not None and facet in facets:
-            column = np.empty(len(rows), dtype=object)
-            column[:] = facets[facet]
-            identity[facet] = column
+            identity[facet] = facets[facet]
         else:
             source = graded.columns.get(_source(facet))
             identity[facet] = np.full(len(rows), None, dtype=object) if source is None else source[rows]
