@@ -401,14 +401,7 @@ def generate_fake_questions(
         seen_questions.add(fake.question.casefold())
         return fake
 
-    questions = ask_until_valid(
-        model,
-        prompts,
-        parse_new,
-        asking,
-        journal,
-        "writing fake questions",
-    ).good
+    questions, _ = ask_until_valid(model, prompts, parse_new, asking, journal, "writing fake questions")
     if len(questions) < count:
         raise BadInput(
             f"--fakes {count}: only {len(questions)} questions could be used. Run it again, or ask for fewer."

@@ -261,7 +261,7 @@ def exclude_burned_in_text(
         "searched": len(boxes),
         "with_text": len(with_text),
         "undecided": len(with_text - decided.keys()),
-        "decisions": dict(Counter(decided[name] for name in with_text & decided.keys())),
+        "decisions": dict(Counter(decided[name] for name in sorted(with_text & decided.keys()))),
         "searched_by_deidentify": sorted(searched_datasets),
     }
     return chosen, limit_counts, counts

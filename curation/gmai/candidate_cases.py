@@ -185,7 +185,7 @@ class _CaseBuilder:
         """
         return (
             getattr(self.datasets[item.dataset], subject)
-            or self.tags.values.get(name, {}).get(subject)
+            or self.tags.get(name, {}).get(subject)
             or str(getattr(self.table.labels[name], subject))
         )
 

@@ -13,14 +13,14 @@ GMAI-MMBench, "label categorization").
 
 import hashlib
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from curation.images.image_table import cell_text, read_dataframe, require_columns
 from dataset_builders.errors import BadInput, Problems
@@ -324,17 +324,8 @@ TAGGERS_PER_LABEL = 3
 TAGS_FILE = "tags.jsonl"
 
 
-@dataclass(frozen=True)
-class Tags:
-    """The taggers' votes: canonical label -> subject -> value."""
-
-    values: dict[str, dict[str, str]]
-    agreement: dict[str, float | None]
-    """Krippendorff's alpha (nominal) of each subject; None if no label has two taggers, or if all
-    values are equal.
-    """
-    taggers: int
-    labels: int
+Tags = dict[str, dict[str, str]]
+"""Canonical label -> subject (task, department) -> the taggers' majority."""
 
 
 def merge_tags(
@@ -342,7 +333,7 @@ def merge_tags(
     table: LabelTable,
     tasks: Iterable[str],
     departments: Iterable[str],
-) -> Tags:
+) -> tuple[Tags, dict[str, Any]]:
     """Take the majority vote on each label that has at least three taggers.
 
     Labels with fewer votes keep the label table's values. Votes on labels or values that no longer
@@ -354,61 +345,46 @@ def merge_tags(
         tasks: allowed tasks.
         departments: allowed departments.
 
+    Returns:
+        The majorities; and for the funnel the number of taggers and labels, and for each subject
+            Krippendorff's alpha (nominal; None if no label has two taggers, or if all values are
+            equal).
+
     Raises:
         BadInput: the label table does not break a tie; the message lists all such ties.
     """
     allowed = {"task": set(tasks), "department": set(departments)}
-    votes_by_label: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in TAG_SUBJECTS}
-    for (label, subject, tagger), value in votes.items():
-        if (name := table.canonical_name(label)) is not None and value in allowed[subject]:
-            votes_by_label[subject][name][tagger] = value
+    rows = [
+        (table.canonical_name(label), subject, tagger, value)
+        for (label, subject, tagger), value in votes.items()
+        if value in allowed[subject]
+    ]
+    ballots = pd.DataFrame(rows, columns=["label", "subject", "tagger", "value"]).dropna()
+    # If a tagger voted on several synonyms of a label, the last vote counts.
+    ballots = ballots.drop_duplicates(["label", "subject", "tagger"], keep="last")
 
     problems = Problems()
-    values: dict[str, dict[str, str]] = defaultdict(dict)
-    for subject, subject_votes in votes_by_label.items():
-        for name, label_votes in subject_votes.items():
-            if len(label_votes) >= TAGGERS_PER_LABEL:
-                values[name][subject] = _majority(name, subject, label_votes, table, problems)
+    majorities: Tags = defaultdict(dict)
+    agreement: dict[str, float | None] = {}
+    for subject in TAG_SUBJECTS:
+        subject_ballots = ballots[ballots["subject"] == subject]
+        for name, values in subject_ballots.groupby("label", sort=False)["value"]:
+            if len(values) >= TAGGERS_PER_LABEL:
+                majorities[name][subject] = _majority(name, subject, values.mode().tolist(), table, problems)
+        codes = subject_ballots.assign(value=subject_ballots["value"].rank(method="dense"))
+        ratings = codes.pivot(index="tagger", columns="label", values="value")
+        agreement[subject] = krippendorff_alpha(ratings.to_numpy(float), "nominal")
     problems.check("Break each tie with a value in labels.csv.")
-    return Tags(
-        values,
-        {subject: _alpha(list(subject_votes.values())) for subject, subject_votes in votes_by_label.items()},
-        len(
-            {
-                tagger
-                for subject_votes in votes_by_label.values()
-                for label_votes in subject_votes.values()
-                for tagger in label_votes
-            }
-        ),
-        len({name for subject_votes in votes_by_label.values() for name in subject_votes}),
-    )
+    counts = {"taggers": ballots["tagger"].nunique(), "labels": ballots["label"].nunique()}
+    return majorities, counts | {"alpha": agreement}
 
 
-def _majority(name: str, subject: str, label_votes: dict[str, str], table: LabelTable, problems: Problems) -> str:
+def _majority(name: str, subject: str, top_values: list[str], table: LabelTable, problems: Problems) -> str:
     """Return the most frequent value; the label table breaks ties."""
-    counts = Counter(label_votes.values()).most_common()
-
-    top_values = [value for value, count in counts if count == counts[0][1]]
     table_value = str(getattr(table.labels[name], subject))
     if len(top_values) > 1 and table_value not in top_values:
-        problems.add("tags", name, f"a tie of {' and '.join(sorted(top_values))}")
+        problems.add("tags", name, f"a tie of {' and '.join(top_values)}")
     return top_values[0] if len(top_values) == 1 else table_value
-
-
-def _alpha(label_votes: list[dict[str, str]]) -> float | None:
-    """Return Krippendorff's alpha (nominal) over labels x taggers."""
-    taggers = sorted({tagger for ballot in label_votes for tagger in ballot})
-
-    codes = {
-        value: float(code)
-        for code, value in enumerate(sorted({value for ballot in label_votes for value in ballot.values()}))
-    }
-
-    ratings = np.array(
-        [[codes[ballot[tagger]] if tagger in ballot else np.nan for ballot in label_votes] for tagger in taggers]
-    )
-    return krippendorff_alpha(ratings, "nominal")
 
 
 def assign_labels(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, list[str]]:

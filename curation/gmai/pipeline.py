@@ -74,7 +74,6 @@ PRIVATE_FOLDER = "private"
 class PipelineResult:
     """A finished run."""
 
-    out: Path
     written: list[WrittenQuestion]
     funnel: dict[str, Any]
     notes: list[str]
@@ -140,7 +139,7 @@ def run_pipeline(
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(count_skip_reasons(skips).items())]
         notes += [f"names of the skipped files: {private_list}"] if skips else []
 
-        tags = merge_tags(read_decisions(private / TAGS_FILE), table, sources.tasks, sources.departments)
+        tags, tag_counts = merge_tags(read_decisions(private / TAGS_FILE), table, sources.tasks, sources.departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tags)
 
         unmapped_rows = [
@@ -211,7 +210,7 @@ def run_pipeline(
             ],
             "items": len(items),
             "left_out": dict(left_out),
-            "tags": {"taggers": tags.taggers, "labels": tags.labels, "alpha": tags.agreement},
+            "tags": tag_counts,
             "possible_questions": possible_count,
             "validation": validation_summary(verdicts, {question.case.case for question in written}),
             "not_asked": dict(not_asked),
@@ -228,7 +227,7 @@ def run_pipeline(
         # The questions file is written last, since it makes this run's questions permanent.
         write_outputs(out, written, private, sources, table, about, branches, funnel)
         write_questions_file(private, written, earlier, sources, read_withdrawn_ids(out / "dataset"))
-    return PipelineResult(out, written, funnel, notes)
+    return PipelineResult(written, funnel, notes)
 
 
 def _about_fields(path: Path, sources: Sources) -> dict[str, str]:
@@ -332,7 +331,7 @@ def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tags: Ta
                 "department": label.department,
                 "region": "; ".join(sorted(label.regions)),
                 "modalities": "; ".join(sorted(label.modalities)),
-                **tags.values.get(name, {}),
+                **tags.get(name, {}),
                 "count": name_counts[raw, name],
             }
         )

@@ -99,9 +99,7 @@ def _stratum_value(case: Candidate, name: str) -> str:
     return value.casefold()
 
 
-def split_cases(
-    cases: list[Candidate], sources: Sources, earlier_splits: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def split_cases(cases: list[Candidate], sources: Sources, earlier_splits: Mapping[str, str]) -> dict[str, str]:
     """Assign each case to validation or test.
 
     Cases that share a patient or a picture stay together. Patients, in an order that depends on the
@@ -117,7 +115,6 @@ def split_cases(
     Returns:
         Case -> split.
     """
-    earlier_splits = earlier_splits or {}
 
     def split_before(patient_cases: list[Candidate]) -> str:
         split_names = {earlier_splits.get(case.item.patient, "") for case in patient_cases}

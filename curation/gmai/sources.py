@@ -253,10 +253,12 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
             dataset_items: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
                 name = ids.id_for("f", f"{dataset.name}\0{unit.key}")
-                head = {"dataset": dataset.name, "registry": dataset.patients, "unit": name}
-                head["state"] = _unit_digest(unit, settings)
-                entry = journalled.get((dataset.name, name))
-                if entry is None or entry["state"] != head["state"] or not _has_pictures(entry, private):
+                state = _unit_digest(unit, settings)
+                entry = journalled.get((dataset.name, name), {})
+                if entry.get("state") != state or not all(
+                    (private / PICTURES_FOLDER / f"{item['picture']}.png").is_file() for item in entry["items"]
+                ):
+                    head = {"dataset": dataset.name, "registry": dataset.patients, "unit": name, "state": state}
                     entry = head | _read_unit(unit, dataset, sources, private, ids, withdrawn)
                     journal.append(entry)
 
@@ -278,11 +280,6 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
                 ),
             }
     return items, skips, counts
-
-
-def _has_pictures(entry: dict[str, Any], private: Path) -> bool:
-    """Return True if all pictures of a journalled unit exist."""
-    return all((private / PICTURES_FOLDER / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
 def join_slices(items: list[Item]) -> list[Item]:

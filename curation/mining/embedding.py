@@ -289,23 +289,11 @@ def encoder_key(encoder: Encoder) -> str:
     return f"{encoder.spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
-@dataclass(frozen=True)
-class EncodingJob:
-    """Images to encode.
+EncodingBackend = Callable[[ImageSource, pd.DataFrame, Path, Encoder, int], Iterator[int]]
+"""Encodes images into a cache and yields the number of images of each finished batch.
 
-    `pending` has the columns image (name in `images`) and sha256; `cache` is the folder for the
-    vectors.
-    """
-
-    images: ImageSource
-    pending: pd.DataFrame
-    cache: Path
-    encoder: Encoder
-    batch_size: int
-
-
-EncodingBackend = Callable[[EncodingJob], Iterator[int]]
-"""Encodes a job's images into its cache and yields the number of images of each finished batch."""
+Its arguments are those of `encode_in_process`.
+"""
 
 
 def embed(
@@ -360,43 +348,55 @@ def embed(
         )
 
         with progress:
-            for count in (encode or encode_in_process)(EncodingJob(files, pending, cache, encoder, batch_size)):
+            for count in (encode or encode_in_process)(files, pending, cache, encoder, batch_size):
                 progress.update(count)
         return _assemble(out, key, index, encoder)
 
 
-def encode_in_process(job: EncodingJob) -> Iterator[int]:
-    """Encode in this process; a batch is yielded once it is on disk."""
-    for hashes, batch in _batches(job):
-        _store_batch(job, hashes, job.encoder.encode(batch).numpy())
+def encode_in_process(
+    images: ImageSource, pending: pd.DataFrame, cache: Path, encoder: Encoder, batch_size: int
+) -> Iterator[int]:
+    """Encode in this process; a batch is yielded once it is on disk.
+
+    Args:
+        images: where the images are read.
+        pending: the images to encode: image (name in `images`) and sha256.
+        cache: folder of the vectors.
+        encoder: loaded encoder.
+        batch_size: images per forward pass.
+    """
+    for hashes, batch in _batches(images, pending, encoder, batch_size):
+        _store_batch(cache, hashes, encoder.encode(batch).numpy())
         yield len(hashes)
 
 
-def _batches(work: EncodingJob) -> Iterable[tuple[list[str], Any]]:
+def _batches(
+    images: ImageSource, pending: pd.DataFrame, encoder: Encoder, batch_size: int
+) -> Iterable[tuple[list[str], Any]]:
     """Yield (sha256 of each image, pixels) of each batch, which threads prepare in advance."""
 
     def prepare(row: tuple[str, str]) -> tuple[str, Any]:
         image, sha256 = row
-        data = work.images.read(image)
+        data = images.read(image)
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise BadInput(f"{work.images}/{image}: changed while it was being embedded. Run the command again.")
-        return sha256, work.encoder.prepare(decode_rgb(data))
+            raise BadInput(f"{images}/{image}: changed while it was being embedded. Run the command again.")
+        return sha256, encoder.prepare(decode_rgb(data))
 
     hashes: list[str] = []
     pixels: list[Any] = []
 
-    rows = zip(work.pending["image"], work.pending["sha256"], strict=True)
-    for sha256, picture in prefetch(prepare, rows, window=2 * work.batch_size):
+    rows = zip(pending["image"], pending["sha256"], strict=True)
+    for sha256, picture in prefetch(prepare, rows, window=2 * batch_size):
         hashes.append(sha256)
         pixels.append(picture)
-        if len(hashes) == work.batch_size:
+        if len(hashes) == batch_size:
             yield hashes, torch.stack(pixels)
             hashes, pixels = [], []
     if hashes:
         yield hashes, torch.stack(pixels)
 
 
-def _store_batch(work: EncodingJob, hashes: list[str], vectors: np.ndarray) -> None:
+def _store_batch(cache: Path, hashes: list[str], vectors: np.ndarray) -> None:
     """Store the vectors (b, d) of a batch. Raises BadInput if one is zero or not finite."""
     # A cosine with a zero or non-finite vector is undefined.
     invalid_rows = np.flatnonzero(~np.isfinite(vectors).all(1) | ~vectors.any(1))
@@ -409,7 +409,7 @@ def _store_batch(work: EncodingJob, hashes: list[str], vectors: np.ndarray) -> N
         with partial.open("wb") as file:
             np.savez(file, sha256=hashes, vectors=vectors)
 
-    replace_file(work.cache / f"{uuid.uuid4().hex}.npz", write)
+    replace_file(cache / f"{uuid.uuid4().hex}.npz", write)
 
 
 def _stored_batches(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
@@ -421,10 +421,7 @@ def _stored_batches(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
 
 def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Path:
     """Write all vectors as one array in index order, with one batch in memory at a time."""
-    rows: dict[str, list[int]] = {}
-    for row, sha in enumerate(index["sha256"]):
-        rows.setdefault(sha, []).append(row)
-
+    rows = index.groupby("sha256").indices
     target, cache = out / f"{key}.npy", out / "cache" / key
     dimensions = next(vectors.shape[1] for _, vectors in _stored_batches(cache))
 

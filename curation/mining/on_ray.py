@@ -5,7 +5,6 @@ cache twice, with the same vectors. All nodes must share the folders.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from curation.mining.embedding import EncodingBackend, EncodingJob, encode_in_process, load_encoder
+from curation.images.image_index import ImageSource
+from curation.mining.embedding import Encoder, EncoderSpec, EncodingBackend, encode_in_process, load_encoder
 from curation.mining.pair_mining import BlockRunner, write_block
 from curation.mining.pair_search import PairSearch, Thresholds, pick_device
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
@@ -47,17 +47,20 @@ class EncodingWorker:
     """Ray actor that encodes images.
 
     Args:
-        work: the job, without its images and its encoder.
+        images: where the images are read.
+        cache: folder of the vectors.
         spec: the encoder.
+        batch_size: images per forward pass.
         device: torch device.
     """
 
-    def __init__(self, work: EncodingJob, spec: Any, device: str) -> None:
-        self._work = replace(work, encoder=load_encoder(spec, pick_device(device)))
+    def __init__(self, images: ImageSource, cache: Path, spec: EncoderSpec, batch_size: int, device: str) -> None:
+        self._images, self._cache, self._batch_size = images, cache, batch_size
+        self._encoder = load_encoder(spec, pick_device(device))
 
     def run(self, pending: pd.DataFrame) -> int:
         """Encode images into the cache; returns their number."""
-        return sum(encode_in_process(replace(self._work, pending=pending)))
+        return sum(encode_in_process(self._images, pending, self._cache, self._encoder, self._batch_size))
 
 
 def encode_on_ray(cluster: RayCluster, device: str) -> EncodingBackend:
@@ -68,19 +71,16 @@ def encode_on_ray(cluster: RayCluster, device: str) -> EncodingBackend:
         device: torch device of the workers.
     """
 
-    def encode(job: EncodingJob) -> Iterator[int]:
-        if job.pending.empty:
+    def encode(
+        images: ImageSource, pending: pd.DataFrame, cache: Path, encoder: Encoder, batch_size: int
+    ) -> Iterator[int]:
+        if pending.empty:
             return
-        # The job is sent to every worker, so the table and the loaded encoder are removed from it.
-        worker_job = replace(
-            job,
-            cache=job.cache.absolute(),
-            pending=pd.DataFrame(),
-            encoder=None,  # type: ignore[arg-type]
-        )
-        task_rows = job.batch_size * BATCHES_PER_TASK
-        tasks = (job.pending.iloc[start : start + task_rows] for start in range(0, len(job.pending), task_rows))
-        yield from _run_tasks(cluster, EncodingWorker, (worker_job, job.encoder.spec, device), tasks)
+        task_rows = batch_size * BATCHES_PER_TASK
+        tasks = (pending.iloc[start : start + task_rows] for start in range(0, len(pending), task_rows))
+        # Workers load the encoder themselves: its weights are not sent to them.
+        worker_args = (images, cache.absolute(), encoder.spec, batch_size, device)
+        yield from _run_tasks(cluster, EncodingWorker, worker_args, tasks)
 
     return encode
 

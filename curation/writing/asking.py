@@ -13,9 +13,9 @@ See also: permission to send texts to a server (`eval_harness/models/http/chat_c
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
@@ -130,20 +130,6 @@ class AskSettings:
     """True if texts may be sent to a server that is not on this machine."""
 
 
-@dataclass
-class Replies(Generic[Parsed]):
-    """Outcome of each prompt.
-
-    Attributes:
-        good: prompt id -> parsed reply, for prompts with a valid reply.
-        unresolved: prompt id -> newest journal entry, for prompts without a valid reply (status
-            `failed`: the server did not answer in this run).
-    """
-
-    good: dict[str, Parsed] = field(default_factory=dict)
-    unresolved: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
 def ask_until_valid(
     model: Writer,
     prompts: Mapping[str, str],
@@ -152,7 +138,7 @@ def ask_until_valid(
     journal: Path,
     desc: str,
     system: str | None = SYSTEM_PROMPT,
-) -> Replies[Parsed]:
+) -> tuple[dict[str, Parsed], dict[str, dict[str, Any]]]:
     """Send each prompt to a model until the reply is valid, up to `asking.tries` times.
 
     Earlier replies of this model in the journal count as tries. So does a refusal by the model, but
@@ -169,44 +155,46 @@ def ask_until_valid(
         system: system message.
 
     Returns:
-        The outcome of each prompt.
+        Prompt id -> parsed reply, for prompts with a valid reply; prompt id -> newest journal
+        entry, for those without (status `failed`: the server did not answer in this run).
 
     Raises:
         BadInput: another process is writing to the journal.
     """
-    replies: Replies[Parsed] = Replies()
+    valid: dict[str, Parsed] = {}
+    unresolved: dict[str, dict[str, Any]] = {}
     tries_made: Counter[str] = Counter()
 
     def add_entry(entry: dict[str, Any]) -> None:
         key = entry["id"]
         # The journal may also contain replies to other prompts or from other models.
-        if key not in prompts or key in replies.good or entry["model"] != model.name:
+        if key not in prompts or key in valid or entry["model"] != model.name:
             return
-        replies.unresolved[key] = entry
+        unresolved[key] = entry
         if entry["status"] != "failed":
             tries_made[key] += 1
             parsed = parse(key, entry)
             if parsed is not None:
-                replies.good[key] = parsed
-                del replies.unresolved[key]
+                valid[key] = parsed
+                del unresolved[key]
 
     for entry in read_journal(journal):
         if entry["status"] != "failed":
             add_entry(entry)
     # Each round sends all open prompts, so that requests run concurrently.
     for number in range(asking.tries):
-        failed = {key for key, entry in replies.unresolved.items() if entry["status"] == "failed"}
+        failed = {key for key, entry in unresolved.items() if entry["status"] == "failed"}
         open_prompts = {
             key: text
             for key, text in prompts.items()
-            if key not in replies.good and key not in failed and tries_made[key] <= number
+            if key not in valid and key not in failed and tries_made[key] <= number
         }
         if open_prompts:
             for entry in _request_replies(
                 model, open_prompts, number, asking, journal, f"{desc} (try {number + 1})", system
             ):
                 add_entry(entry)
-    return replies
+    return valid, unresolved
 
 
 def _request_replies(
@@ -291,7 +279,7 @@ def ask_once(
         sends them again.
     """
     journal.parent.mkdir(parents=True, exist_ok=True)
-    replies = ask_until_valid(
+    entries, _ = ask_until_valid(
         model,
         prompts,
         lambda _, entry: entry,
@@ -300,4 +288,4 @@ def ask_once(
         desc,
         system,
     )
-    return {key: replies.good[key] for key in prompts if key in replies.good}
+    return {key: entries[key] for key in prompts if key in entries}

@@ -174,9 +174,9 @@ def categorize_images(
         return parse_categories(entry["reply"], choices) or None
 
     with lock_folder(out, "categorize"):
-        replies = ask_until_valid(model, prompts, parse, asking, journal, "categorizing")
-        categories = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
-        bad_replies = {image: replies.unresolved[key] for image, key in ids.items() if key in replies.unresolved}
+        valid, unresolved = ask_until_valid(model, prompts, parse, asking, journal, "categorizing")
+        categories = {image: valid[key] for image, key in ids.items() if key in valid}
+        bad_replies = {image: unresolved[key] for image, key in ids.items() if key in unresolved}
         refused = {
             image: entry["reply"] or f"({entry['status']})"
             for image, entry in bad_replies.items()
@@ -249,7 +249,7 @@ def _ask_single_prompt(
         return parse(entry["reply"]) if entry["status"] == "answered" and entry["reply"].strip() else None
 
     with lock_folder(out, task):
-        replies = ask_until_valid(
+        valid, unresolved = ask_until_valid(
             model,
             {key: prompt},
             parse_entry,
@@ -257,9 +257,9 @@ def _ask_single_prompt(
             out / "patterns.jsonl",
             task,
         )
-    if key in replies.good:
-        return replies.good[key]
-    entry = replies.unresolved[key]
+    if key in valid:
+        return valid[key]
+    entry = unresolved[key]
     raise BadInput(
         f"{task}: the model gave no usable reply "
         f"({(entry['error'] or entry['reply'] or entry['status'])[:120]}). "
@@ -479,7 +479,7 @@ def extract_captions(
         return parse_facts(str(entry["reply"]), json.loads(key))
 
     with lock_folder(out.parent, f"{out.name}.captions"):
-        replies = ask_until_valid(
+        valid, unresolved = ask_until_valid(
             model,
             prompts,
             parse,
@@ -487,13 +487,11 @@ def extract_captions(
             out.with_suffix(".captions.jsonl"),
             "captions",
         )
-        facts = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
+        facts = {image: valid[key] for image, key in ids.items() if key in valid}
         new_rows = (rows[image] | row_facts | {"reviewed": ""} for image, row_facts in sorted(facts.items()))
         output = pd.DataFrame([*finished_rows.values(), *new_rows], columns=list(CAPTION_COLUMNS))
         replace_file(out, lambda path: output.to_csv(path, index=False))
-    has_failed = Counter(
-        replies.unresolved[key]["status"] == "failed" for key in ids.values() if key in replies.unresolved
-    )
+    has_failed = Counter(unresolved[key]["status"] == "failed" for key in ids.values() if key in unresolved)
     return {
         "kept": len(finished_rows),
         "read": len(facts),

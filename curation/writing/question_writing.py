@@ -253,7 +253,7 @@ def write_questions(
         def judge(key: str, entry: dict[str, Any]) -> tuple[Draft | None, str]:
             return _judge_reply(entry, (open_rows[key]["caption_1"], open_rows[key]["caption_2"]))
 
-        replies = ask_until_valid(
+        valid, unresolved = ask_until_valid(
             model,
             prompts,
             lambda key, entry: judge(key, entry)[0],
@@ -261,7 +261,7 @@ def write_questions(
             out / REPLIES_FILE,
             "writing",
         )
-        new_rows = {key: open_rows[key] | {"model": model.name} for key in replies.good}
+        new_rows = {key: open_rows[key] | {"model": model.name} for key in valid}
         letter_counts = Counter(row["correct_1"] for row in drafted.values())
         for key in sorted(
             new_rows,
@@ -271,14 +271,14 @@ def write_questions(
             # give the answer away.
             letter = "A" if letter_counts["A"] <= letter_counts["B"] else "B"
             letter_counts[letter] += 1
-            new_rows[key] |= _order_options(replies.good[key], letter)
+            new_rows[key] |= _order_options(valid[key], letter)
         drafts = pd.DataFrame(
             [*drafted.values(), *new_rows.values()],
             columns=[*table.columns, *DRAFT_COLUMNS],
         )
         replace_file(out / DRAFTS_FILE, lambda partial: drafts.to_parquet(partial, index=False))
 
-        reasons = Counter(judge(key, entry)[1] for key, entry in replies.unresolved.items())
+        reasons = Counter(judge(key, entry)[1] for key, entry in unresolved.items())
         entries = read_journal(out / REPLIES_FILE)
         tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
         # The journal includes the replies of earlier runs, so the cost includes theirs.

@@ -272,11 +272,9 @@ def test_tags_are_merged_by_majority_and_ties_broken_by_the_table():
     votes = {
         (label, "task", f"t{k}"): value for label, values in values_by_label.items() for k, value in enumerate(values)
     }
-    tags = merge_tags(votes, table, CLINICAL_TASKS, DEPARTMENTS)
-    assert tags.values["liver"]["task"] == "Organ Recognition - Abdomen"
-    assert (
-        tags.values["lung"]["task"] == "Organ Recognition - Thorax"
-    )  # a three-way tie that the vocabulary's value breaks
+    tags, counts = merge_tags(votes, table, CLINICAL_TASKS, DEPARTMENTS)
+    assert tags["liver"]["task"] == "Organ Recognition - Abdomen"
+    assert tags["lung"]["task"] == "Organ Recognition - Thorax"  # a three-way tie that the vocabulary's value breaks
     codes = {
         "Organ Recognition - Abdomen": 0,
         "Muscle": 1,
@@ -285,11 +283,11 @@ def test_tags_are_merged_by_majority_and_ties_broken_by_the_table():
     }
     # Krippendorff's package is the reference.
     data = [[codes[values_by_label[label][k]] for label in values_by_label] for k in range(3)]
-    assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
+    assert counts["alpha"]["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
     tied = {("liver", "task", tagger): tagger for tagger in ("Bone", "Muscle", "Counting")}
     assert "a tie of Bone and Counting and Muscle" in refused(merge_tags, tied, table, CLINICAL_TASKS, DEPARTMENTS)
     # Two votes are too few to count, so their tie does not matter.
-    assert merge_tags(dict(list(tied.items())[:2]), table, CLINICAL_TASKS, DEPARTMENTS).values == {}
+    assert merge_tags(dict(list(tied.items())[:2]), table, CLINICAL_TASKS, DEPARTMENTS)[0] == {}
     labels_by_tagger = assign_labels([f"l{k}" for k in range(40)], list("abcde"), 0)
     counted = Counter(label for labels in labels_by_tagger.values() for label in labels)
     assert set(counted.values()) == {3}
@@ -382,7 +380,7 @@ def test_selection_is_balanced_with_30_cases_per_answer_and_one_per_patient():
     for case in cases:
         largest[case.item.patient] = max(largest.get(case.item.patient, 0), case.item.area)
     assert all(case.item.area == largest[case.item.patient] for case in chosen)
-    splits = split_cases(chosen, sources)
+    splits = split_cases(chosen, sources, {})
     assert Counter(splits.values()) == {"validation": 6, "test": 24}
 
 
@@ -393,7 +391,7 @@ def test_adding_or_removing_a_patient_keeps_the_splits_of_others(seed):
     sources = Sources.model_construct(seed=seed, validation=rng.choice([0, 0.18, 0.5, 1]))
     cases = make_mask_cases(rng.randrange(4, 60), rng.randrange(2, 20))
     subset = [case for case in cases if rng.random() < 0.8]
-    splits = split_cases(subset, sources)
+    splits = split_cases(subset, sources, {})
     numbers = EarlierQuestions({}, {}, {}).number_cases(subset, splits)
     earlier_splits = {case.item.patient: splits[case.case] for case in subset}
     gone = rng.choice(cases).item.patient
