@@ -276,15 +276,12 @@ def build_probes(
     for name, finding in normal_findings.items():
         questions[name].append(("entity_hallu", FINDING_QUESTION.format(finding), "no"))
 
-    balanced_images = _balanced_abnormality_images(images, seed)
+    abnormality_answers = _balanced_abnormality_answers(images, seed)
     left_out["without_abnormality"] += sum(
-        image.image not in balanced_images for image in images if image.findings or image.is_normal
+        image.image not in abnormality_answers for image in images if image.findings or image.is_normal
     )
-    for image in images:
-        if image.image in balanced_images:
-            questions[image.image].append(
-                ("abnormality", ABNORMALITY_QUESTION, "no" if image.is_normal else "yes"),
-            )
+    for name, answer in abnormality_answers.items():
+        questions[name].append(("abnormality", ABNORMALITY_QUESTION, answer))
 
     rows = [
         {
@@ -566,29 +563,23 @@ def _normal_image_findings(
     return chosen
 
 
-def _balanced_abnormality_images(images: Sequence[ProbedImage], seed: int) -> set[str]:
-    """Choose the images of the questions about abnormality (section 3.3).
+def _balanced_abnormality_answers(images: Sequence[ProbedImage], seed: int) -> dict[str, str]:
+    """Choose the images of the questions about abnormality (section 3.3); return their answers.
 
     Per organ and modality, these are equally many normal and abnormal images. An image counts as
     abnormal if the vocabulary knows one of its findings; a label that only the table knows may not
     be an abnormality (a device, a variant, a grade).
     """
-    chosen: set[str] = set()
-    for image_type in {image.image_type for image in images}:
-        same_type = [image for image in images if image.image_type == image_type]
-        normal_and_abnormal = [
-            sorted(
-                (
-                    image.image
-                    for image in same_type
-                    if (any(map(_is_abnormality, image.findings)) if is_abnormal else image.is_normal)
-                ),
-                key=lambda name: seeded_hash(f"abnormality {name}", seed),
-            )
-            for is_abnormal in (False, True)
-        ]
-        chosen.update(name for names in normal_and_abnormal for name in names[: min(map(len, normal_and_abnormal))])
-    return chosen
+    names: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"no": [], "yes": []})
+    for image in sorted(images, key=lambda image: seeded_hash(f"abnormality {image.image}", seed)):
+        if image.is_normal or any(map(_is_abnormality, image.findings)):
+            names[image.image_type]["no" if image.is_normal else "yes"].append(image.image)
+    return {
+        name: answer
+        for names_by_answer in names.values()
+        for answer, answer_names in names_by_answer.items()
+        for name in answer_names[: min(map(len, names_by_answer.values()))]
+    }
 
 
 def _is_abnormality(finding: Finding) -> bool:

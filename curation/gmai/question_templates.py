@@ -317,8 +317,13 @@ def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
     for question in written:
         questions_by_cell[question.case.cell].append(question)
 
-    results = {cell: _answer_branch(questions) for cell, questions in sorted(questions_by_cell.items())}
-    all_options = [_single_choice(question)[0] for cell in results for question in questions_by_cell[cell]]
+    results: dict[Cell, TextAlone] = {}
+    all_options: list[list[str]] = []
+    for cell, questions in sorted(questions_by_cell.items()):
+        options, right = zip(*map(_single_choice, questions), strict=True)
+        # Cross-validated; a patient or image is in one fold only.
+        results[cell] = measure_text_alone(options, right, [question.case.shared_ids for question in questions])
+        all_options += options
     results = {
         ALL_QUESTIONS: compare_with_chance(sum(result.correct for result in results.values()), all_options)
     } | results
@@ -340,13 +345,6 @@ def _single_choice(question: WrittenQuestion) -> tuple[list[str], int]:
     kept_answer = random.Random(f"text alone {question.case.order}").choice(right)
     option_indices = [index for index in range(len(options)) if index == kept_answer or index not in right]
     return [options[index] for index in option_indices], option_indices.index(kept_answer)
-
-
-def _answer_branch(branch_questions: list[WrittenQuestion]) -> TextAlone:
-    """Answer a branch's questions by cross-validation; a patient or image is in one fold only."""
-    choices = [_single_choice(question) for question in branch_questions]
-    fold_keys = [question.case.shared_ids for question in branch_questions]
-    return measure_text_alone([options for options, _ in choices], [right for _, right in choices], fold_keys)
 
 
 def check_text_alone(branches: list[Branch], written: list[WrittenQuestion]) -> None:
