@@ -24,11 +24,13 @@ from eval_harness.scores.comparisons import compute_unpaired_difference, holm_ad
 from eval_harness.store.causes import ANSWERS, Explanation, explain
 from eval_harness.store.comparison import load_side
 from leaderboard_space import sentences
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, metric_info
 from leaderboard_space.data.sections import (
+    ALL_RESULTS,
+    ONE_PER_MODEL,
     Entry,
     Owner,
     Section,
@@ -39,7 +41,6 @@ from leaderboard_space.data.sections import (
     ranking_group,
     row_owner,
 )
-from leaderboard_space.export import Table
 from leaderboard_space.query import BoardQuery, parse_query, parse_selection
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
@@ -365,9 +366,9 @@ def _settings_of(entry: Entry) -> dict[str, object]:
     """Return the settings of a result: name -> value."""
     method = entry.result.method
     names = ("prompt", "shots", "samples", "extraction", "judge")
-    settings = {"method": method.name, **{name: getattr(method, name) for name in names}}
     return {
-        **settings,
+        "method": method.name,
+        **{name: getattr(method, name) for name in names},
         **(method.generation or {}),
         "deviations": "; ".join(entry.result.deviations) or None,
     }
@@ -413,7 +414,7 @@ def flipped_units(comparison: Comparison, entry_a: Entry, entry_b: Entry) -> Ite
         )
 
 
-def cause_rows(comparison: Comparison) -> Table:
+def cause_rows(comparison: Comparison) -> list[dict[str, Any]]:
     """List the causes of the difference of two results, and last what is left to different answers.
 
     Empty without a cause, and for a selection of questions or results without answers.
@@ -426,7 +427,7 @@ def cause_rows(comparison: Comparison) -> Table:
     explanation = _explain(comparison.section, str(entries[0].folder), str(entries[1].folder), comparison.metric)
     if explanation is None or not explanation.causes:
         return []
-    rows: Table = [vars(cause) for cause in explanation.causes]
+    rows: list[dict[str, Any]] = [vars(cause) for cause in explanation.causes]
     last_row = {"factor": ANSWERS, "points": explanation.different_points, "answers": explanation.n_different}
     return [*rows, last_row | {"detail": sentences.format_difference_interval(explanation.low, explanation.high)}]
 

@@ -16,9 +16,8 @@ from eval_harness.records.result import Score
 from eval_harness.store.results_table import escape_formula
 from leaderboard_space import sentences
 from leaderboard_space.data.published_results import printed_table
-from leaderboard_space.data.ranks.sights import metric_sights
-from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
-from leaderboard_space.data.sections import Entry, Section, judge_label
+from leaderboard_space.data.sections import Entry, Row, Section, judge_label
+from leaderboard_space.data.standings import Standings, metric_sights, own_cell
 from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 
 Table = list[dict[str, Any]]
@@ -142,9 +141,11 @@ def leaderboard_table(section: Section, standings: Standings, branches: Sequence
     rows = []
     for row in standings.rows:
         sight, method = seen.get(row.entry.key), row.entry.result.method
+        columns = number_columns(section, row.entry, standings.metric, row.score, own_cell(row.entry, branches))
+        source = row.entry.result.source if row.entry.result.provenance == "published" else None
         rows.append(
             {
-                **number_columns(section, row.entry, standings.metric, row.score),
+                **columns,
                 "fingerprint": section.fingerprint,
                 "selection": selection,
                 "prompt": method.prompt,
@@ -156,7 +157,8 @@ def leaderboard_table(section: Section, standings: Standings, branches: Sequence
                 "from_image_low": sight and sight.low,
                 "from_image_high": sight and sight.high,
                 **_store_columns(row),
-                "table": _printed_table(row, standings.metric, branches),
+                # If no table prints this number, name those of the result.
+                "table": columns["table"] or (source and source.table),
                 "interval_method": row.score.interval_method,
             }
         )
@@ -185,8 +187,6 @@ def format_csv(table: Table) -> str:
 
     Texts that a spreadsheet would run as formulas get a leading apostrophe.
     """
-    if not table:
-        return ""
     out = io.StringIO()
     # Rows of different kinds may have different columns: take all, in order of appearance.
     writer = csv.DictWriter(
@@ -205,15 +205,6 @@ def format_json(table: Table) -> str:
         for row in table
     ]
     return json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:
-    """Name the table that prints a published number, else the tables of its result."""
-    result = row.entry.result
-    if result.provenance != "published" or result.source is None:
-        return None
-    cell = own_cell(row.entry, branches) or ("", "")
-    return printed_table(result, metric, *cell) or result.source.table
 
 
 def name_set(section: Section) -> str:

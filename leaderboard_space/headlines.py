@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.result import Score, Verdict
-from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.benchmarks import board_spec, method_name, metric_info
 from leaderboard_space.data.published_results import is_random_run
-from leaderboard_space.data.ranks.standings import Row, Standings, method_name, metric_info
-from leaderboard_space.data.sections import display_names
+from leaderboard_space.data.sections import Row, display_names
+from leaderboard_space.data.standings import Standings
 from leaderboard_space.data.tree import TreePath, selection_group_names
 from leaderboard_space.html import count, in_words, plural, score_text
 from leaderboard_space.sentences import EQUAL_TOLERANCE, RANDOM_RUN, format_chance, join_names

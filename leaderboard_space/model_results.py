@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from dataset_builders.benchmarks import FORMATS, facets_of
 from dataset_builders.facets import UNLABELLED
 from eval_harness.records.result import Score
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away, metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, metric_info
-from leaderboard_space.data.sections import GROUP_HEADINGS, Entry, Section, canonical_name, preference_key
+from leaderboard_space.data.sections import (
+    GROUP_HEADINGS,
+    ONE_PER_MODEL,
+    Entry,
+    Row,
+    Section,
+    canonical_name,
+    preference_key,
+)
 from leaderboard_space.data.tree import display_label
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.sentences import EQUAL_TOLERANCE, MIN_CASES
@@ -286,8 +293,8 @@ def option_shares(line: Line) -> list[Share]:
     # each of them.
     orders = method.samples or 1 if method.generation.get("permute") else 1
     keys = _key_shares(line.query.outcomes, orders) if line.query.outcomes is not None else {}
-    names = {name: name.removeprefix("share_") for name in scores if name.startswith("share_")}
-    return [Share(names[name], scores[name], keys.get(names[name])) for name in names if scores[name].value is not None]
+    shares = {name.removeprefix("share_"): score for name, score in scores.items() if name.startswith("share_")}
+    return [Share(name, score, keys.get(name)) for name, score in shares.items() if score.value is not None]
 
 
 def _key_shares(outcomes: Outcomes, orders: int) -> dict[str, float]:

@@ -13,23 +13,14 @@ import numpy as np
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import UNLABELLED
-from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Score
-from leaderboard_space.benchmarks import board_spec, gives_away
+from leaderboard_space.benchmarks import board_spec, gives_away, metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Bools, Ints, Outcomes, score_runs
-from leaderboard_space.data.ranks.standings import (
-    ALL_RESULTS,
-    ONE_PER_MODEL,
-    Standings,
-    compute_standings,
-    metric_info,
-    own_scores,
-    section_methods,
-    section_metrics,
-)
-from leaderboard_space.data.sections import Entry, Section, Snapshot
+from leaderboard_space.data.sections import ALL_RESULTS, ONE_PER_MODEL, Entry, Section, Snapshot
+from leaderboard_space.data.standings import Standings, compute_standings, own_scores
 from leaderboard_space.data.tree import PATH_SEPARATOR, Tree, TreePath, branch_name, path_facets, selection_cells
 
 MAX_BRANCHES = 2000
@@ -239,6 +230,48 @@ def parse_query(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     return BoardQuery(
         snapshot, section, outcomes, tree, metric, metrics, branches, result_filter, notes, dropped, tuple(unknown)
     )
+
+
+def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """List the metrics that a section can be sorted by.
+
+    They include metrics that papers print only by facet value and, if no result has an overall
+    score, those of its cells.
+
+    Args:
+        section: The question set.
+        outcomes: The set's aligned answers, if any.
+
+    Returns:
+        The headline metric first, then the benchmark's aspects, then the others in the order of
+        `METRICS`.
+    """
+    available = _result_metrics(section) | (set(outcomes.metrics) if outcomes else set())
+    # Shares of letters describe a response bias; they are not scores to rank by.
+    available = {name for name in available if not name.startswith("share_")}
+    headline = HEADLINE_METRICS[section.family]
+    # A fixed order, so that the default metric never depends on which result came first.
+    order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
+    metrics = [name for name in order if name in available]
+    return metrics + sorted(available - set(metrics)) or [headline]
+
+
+@cached(COMPUTING)  # walks through hundreds of results, and every request needs it
+def _result_metrics(section: Section) -> set[str]:
+    """Collect the metrics of a section's overall scores.
+
+    Metrics of breakdown cells are added for published results, and for all if no result has an
+    overall score.
+    """
+    overall = {name for entry in section.entries for name in entry.result.scores}
+    parted = [entry.result for entry in section.entries if entry.result.provenance == "published" or not overall]
+    cells = (cell for result in parted for values in result.breakdown.values() for cell in values.values())
+    return overall.union(*cells)
+
+
+def section_methods(section: Section) -> list[str]:
+    """List the methods of a section's results."""
+    return sorted({entry.result.method.name for entry in section.entries})
 
 
 def rankable_metrics(section: Section, outcomes: Outcomes | None, branches: Sequence[TreePath]) -> list[str]:

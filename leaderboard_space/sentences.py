@@ -12,8 +12,7 @@ from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.grading import NONRESPONSE_STATUSES
 from eval_harness.store.formatting import format_image_points, interval_decimals
 from eval_harness.store.sight import Sight
-from leaderboard_space.benchmarks import board_spec
-from leaderboard_space.data.ranks.standings import metric_info
+from leaderboard_space.benchmarks import board_spec, metric_info
 from leaderboard_space.data.sections import Section
 from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 

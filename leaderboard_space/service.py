@@ -18,18 +18,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import check_facet_conflicts, parse_facets, resolve_branch
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import board_spec, branch_chains
+from leaderboard_space.benchmarks import board_spec, branch_chains, method_name, metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.ranks.standings import (
-    ALL_RESULTS,
-    ONE_PER_MODEL,
-    Row,
-    method_name,
-    metric_info,
-    section_metrics,
-)
-from leaderboard_space.data.sections import Entry, Section, entry_labels
+from leaderboard_space.data.sections import ALL_RESULTS, ONE_PER_MODEL, Entry, Row, Section, entry_labels
 from leaderboard_space.data.tree import PATH_SEPARATOR, branch_name, display_label, selection_group_names
 from leaderboard_space.export import (
     breakdown_table,
@@ -41,7 +33,7 @@ from leaderboard_space.export import (
     table_file,
 )
 from leaderboard_space.html import text
-from leaderboard_space.query import METRICS_FACET, BoardQuery, parse_query
+from leaderboard_space.query import METRICS_FACET, BoardQuery, parse_query, section_metrics
 from leaderboard_space.views import plots
 from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, provenance_details, set_name
 from leaderboard_space.views.tables import breakdown, leaderboard

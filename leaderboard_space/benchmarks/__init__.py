@@ -1,11 +1,14 @@
-"""Board-specific declarations of each benchmark, one module each."""
+"""Board-specific declarations of each benchmark, one module each; names of metrics and methods."""
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 from dataset_builders.benchmarks import FORMATS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.benchmarks.spec import load_spec, module_name
+from eval_harness.benchmarks import eval_spec
+from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.metrics import METRICS
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 
@@ -37,3 +40,41 @@ def branch_chains(name: str) -> tuple[tuple[str, ...], ...]:
     if chains is not None:
         return chains
     return tuple((facet,) for facet in dataset_spec(name).facets) if name in FORMATS else ()
+
+
+ONLY_PRINTED: dict[str, MetricInfo] = {
+    "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
+    "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
+    "refused_of_errors": MetricInfo(
+        "Refused, of the errors", "Share of the errors on this step that say neither yes nor no.", False
+    ),
+}
+"""Metrics that papers print and we do not compute, and `refused_of_errors`
+(ProbMed's Table 6)."""
+
+
+METHOD_TITLES = {
+    "best": "best over methods",
+    "mc": "multiple choice",
+    "gd": "greedy decoding",
+    "ps": "prefix scoring",
+    "ff": "free form",
+}
+"""Method -> display name."""
+
+
+def method_name(name: str) -> str:
+    """Return the display name of a method."""
+    return METHOD_TITLES.get(name, name)
+
+
+@lru_cache(maxsize=1000)
+def metric_info(metric: str, family: str = "") -> MetricInfo:
+    """Describe a metric of a benchmark; unknown metrics are described by their name alone."""
+    benchmark_metric = eval_spec(family).metrics.get(metric) if family in FORMATS else None
+    return (
+        benchmark_metric
+        or METRICS.get(metric)
+        or ONLY_PRINTED.get(metric)
+        or MetricInfo(metric.replace("_", " "), "", None)
+    )

@@ -34,9 +34,8 @@ from eval_harness.store.dataset_lookup import Dataset, find_vouched_dataset
 from eval_harness.store.examine import examine_in_sandbox
 from leaderboard_space.data.cache import READING, cached, keep
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes, read_questions
-from leaderboard_space.data.ranks.sights import section_sights
-from leaderboard_space.data.ranks.standings import prepare_result
 from leaderboard_space.data.sections import Entry, Section, Snapshot, group_entries
+from leaderboard_space.data.standings import prepare_result, section_sights
 from leaderboard_space.data.tree import Tree, build_published_tree, build_tree
 from leaderboard_space.html import visible
 
@@ -111,49 +110,6 @@ FileState = tuple[int, int] | None
 """(modification time in nanoseconds, size in bytes); None if the file does not exist."""
 
 
-class ResultFiles:
-    """Reads a store's files: each becomes an entry, or a line on the problem with it."""
-
-    def __init__(self) -> None:
-        self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-
-    def read(self, store: Path, trusted: Sequence[str] = ()) -> tuple[list[Entry], list[str]]:
-        """Read all results of a store.
-
-        Args:
-            store: The store's folder.
-            trusted: Names of the datasets that the board's owner trusts.
-
-        Returns:
-            The entries, the same objects as before if their files are unchanged; and one line per
-            unusable file.
-        """
-        seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        folders = {
-            path.parent for name in (RESULT_FILE, RUN_FILE) for path in (store / "results").glob(f"*/*/*/{name}")
-        }
-        for folder in sorted(folders):
-            path = folder / RESULT_FILE if (folder / RESULT_FILE).exists() else folder / RUN_FILE
-            try:
-                status = path.stat()
-                # Acceptance and withdrawal are files beside the result; a file that is added or
-                # replaced changes the folder's own time.
-                acceptance_states = (file_state(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
-                stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *acceptance_states)
-                if path in self._seen and self._seen[path][0] == stamp:
-                    seen[path] = self._seen[path]
-                else:
-                    seen[path] = (stamp, _read_entry(store, folder, trusted))
-            except (BadInput, OSError, RecursionError) as error:
-                # Visitors see paths within the store, not the store's location.
-                seen[path] = ((0, 0), str(error).replace(f"{store}{os.sep}", ""))
-        self._seen = seen
-        contents = [value for _, value in self._seen.values()]
-        return [entry for entry in contents if isinstance(entry, Entry)], [
-            problem for problem in contents if isinstance(problem, str)
-        ]
-
-
 UNVERIFIED_NOTE = "not verified by the store's owner; its numbers were derived by this board"
 OUTDATED_NOTE = "its numbers were derived by another version of medprobe; `medprobe rescore` derives them again"
 
@@ -161,7 +117,9 @@ OUTDATED_NOTE = "its numbers were derived by another version of medprobe; `medpr
 def _read_entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
     """Read a result as its verifier derived it, or derive it here if it was not verified."""
     provenance = read_provenance(folder)
-    is_verified = provenance.acceptance is not None or not _is_measured(folder)
+    # Aggregates have no answers, and nothing to verify.
+    is_measured = (folder / RUN_FILE).exists() or read_result(folder / RESULT_FILE).kind == "measured"
+    is_verified = provenance.acceptance is not None or not is_measured
     derived = folder if is_verified else derive_unverified(store, folder, trusted)
     result, notes = read_result(derived / RESULT_FILE), list[str]()
     if not visible(result.model.name).strip():
@@ -172,13 +130,6 @@ def _read_entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
         notes = [*notes, OUTDATED_NOTE]
     key = folder.relative_to(store / "results").as_posix()
     return Entry(key, prepare_result(result), folder, tuple(notes), provenance, derived=derived)
-
-
-def _is_measured(folder: Path) -> bool:
-    """Return True if a folder has answers or a measured result; aggregates have neither."""
-    if (folder / RUN_FILE).exists():
-        return True
-    return read_result(folder / RESULT_FILE).kind == "measured"
 
 
 def file_state(path: Path | None) -> FileState:
@@ -308,7 +259,8 @@ class Board:
         self._published = [
             Entry(f"published/{number}", prepare_result(result)) for number, result in enumerate(published)
         ]
-        self._files = ResultFiles()
+        self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
+        """Result file -> states of the files beside it, and its entry or the problem with it."""
         self._scanning = threading.Lock()
         self.snapshot = Snapshot("", {}, ())
         if self._source is not None:
@@ -413,7 +365,7 @@ class Board:
             # A store that was readable before is unavailable, not empty: keep the last snapshot.
             if self.snapshot.stamp and not self._source.is_on_hub and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is unavailable")
-        stored, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
+        stored, problems = self._read_results(self.store) if self.store is not None else ([], [])
         # Keep the object of an unchanged section: cached results are found by it.
         known_sections = {
             (section.family, section.key, section.stamp): section for section in self.snapshot.all_sections
@@ -431,6 +383,37 @@ class Board:
         return Snapshot(
             _digest(stamps, problems), {family: tuple(group) for family, group in sections.items()}, tuple(problems)
         )
+
+    def _read_results(self, store: Path) -> tuple[list[Entry], list[str]]:
+        """Read all results of the store.
+
+        Returns:
+            The entries, the same objects as before if their files are unchanged; and one line per
+            unusable file.
+        """
+        seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
+        folders = {
+            path.parent for name in (RESULT_FILE, RUN_FILE) for path in (store / "results").glob(f"*/*/*/{name}")
+        }
+        for folder in sorted(folders):
+            path = folder / RESULT_FILE if (folder / RESULT_FILE).exists() else folder / RUN_FILE
+            try:
+                # Acceptance and withdrawal are files beside the result; a file that is added or
+                # replaced changes the folder's own time.
+                states = map(file_state, (path, folder / ACCEPTANCE, folder / WITHDRAWN))
+                stamp = (folder.stat().st_mtime_ns, *states)
+                if path in self._seen and self._seen[path][0] == stamp:
+                    seen[path] = self._seen[path]
+                else:
+                    seen[path] = (stamp, _read_entry(store, folder, self.trusted.names))
+            except (BadInput, OSError, RecursionError) as error:
+                # Visitors see paths within the store, not the store's location.
+                seen[path] = ((0, 0), str(error).replace(f"{store}{os.sep}", ""))
+        self._seen = seen
+        contents = [value for _, value in seen.values()]
+        return [entry for entry in contents if isinstance(entry, Entry)], [
+            problem for problem in contents if isinstance(problem, str)
+        ]
 
     def _stamp(self, section: Section) -> str:
         """Digest of a section's kind, its files' states, and the source of its questions."""

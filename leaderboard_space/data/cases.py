@@ -77,8 +77,7 @@ def case_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = No
         counted = base > 0
         total = np.bincount(at, counted, minlength=cases)
         right = np.bincount(at, top / np.where(counted, base, 1.0), minlength=cases)
-        with np.errstate(invalid="ignore"):
-            shares[row] = np.where(total > 0, right / np.maximum(total, 1), np.nan)
+        shares[row] = np.where(total > 0, right / np.maximum(total, 1), np.nan)
     return shares
 
 

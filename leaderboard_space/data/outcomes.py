@@ -23,6 +23,7 @@ from dataset_builders.facets import positions_by_labels
 from dataset_builders.fingerprints import fingerprint_questions
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
+from eval_harness.derive.run_files import read_question_file
 from eval_harness.records.result import Score
 from eval_harness.scores import intervals
 from eval_harness.scores.comparisons import OutcomeMatrix, compare_pairwise
@@ -78,16 +79,13 @@ class MetricUnits:
             rows: Unit positions in ascending order, possibly repeated; None for all.
             runs: Run positions; None for all.
         """
+        at = slice(None) if rows is None else rows
 
         def some(values: NDArray[Any]) -> NDArray[Any]:
-            values = values if runs is None or len(values) == 1 else values[runs]
-            return values if rows is None else values[:, rows]
+            return (values if runs is None or len(values) == 1 else values[runs])[:, at]
 
-        top = self.top if runs is None else self.top[runs]
-        top, base, expected = top if rows is None else top[:, rows], some(self.base), some(self.expected)
-        case, cluster, balanced = self.case, self.cluster, self.balanced
-        if rows is not None:
-            case, cluster = case[rows], cluster[rows]
+        top, base, expected = some(self.top), some(self.base), some(self.expected)
+        balanced = self.balanced
         if rows is not None and self.balanced is not None:
             balanced = self.balanced[rows]
             if self.is_count:  # a mean of counts over groups: rescale it to the groups that remain
@@ -102,8 +100,8 @@ class MetricUnits:
             expected=expected,
             count=some(self.count),
             ends=tuple(map(some, self.ends)),
-            case=case,
-            cluster=cluster,
+            case=self.case[at],
+            cluster=self.cluster[at],
             balanced=balanced,
             keeps_value=self.keeps_value if runs is None else self.keeps_value[runs],
             unsettled=None if self.unsettled is None else some(self.unsettled),
@@ -266,9 +264,6 @@ class UnitIndex:
 
     question: Ints
     case: Ints
-    per_image: bool
-    """True if a case unit counts once per selected question (MediConfusion's pairs), False if once
-    per case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +305,8 @@ class Outcomes:
         index = self.unit_index[metric]
         per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)
         of_case = per_case[index.case].astype(np.int64)
-        if not index.per_image:
+        # A pair of MediConfusion counts once per selected question, other cases once.
+        if not board_spec(self.family).per_image:
             of_case = np.minimum(of_case, 1)
         # A unit of one question counts once if the question is selected, a unit of a case as above.
         times = np.where(index.question >= 0, selected[index.question].astype(np.int64), of_case)
@@ -332,10 +328,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
             fingerprint.
     """
     try:
-        table = pq.read_table(path)
-        frame = pd.DataFrame(
-            {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
-        )
+        frame = read_question_file(path)
         is_named = fingerprint_questions(frame) == expected
     except FileNotFoundError:
         raise BadInput(f"{path.name}: the questions are not in the store.") from None
@@ -441,7 +434,6 @@ def _align_runs(
         unit_index[name] = UnitIndex(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
             case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
-            per_image=board_spec(family).per_image,
         )
     return Outcomes(family, questions, runs, metrics, unit_index, case_codes.astype(np.int64))
 

@@ -35,7 +35,7 @@ Imports no gradio and no torch.
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -43,12 +43,11 @@ from pathlib import Path
 from typing import Literal, cast
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Result, Score, Scores, Source, Verdict
 from eval_harness.scores.comparisons import compute_unpaired_difference
 from eval_harness.scores.intervals import CONFIDENCE_LEVEL, INTERVAL_METHOD, printed_interval, verdict_against_chance
-from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.benchmarks import ONLY_PRINTED, board_spec
 
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 RECOMPUTED = "recomputed"
@@ -68,10 +67,8 @@ class PrintedCell:
     plus-minus sign.
     """
 
-    table: str
     row: str
     column: str
-    printed: str
     value: float
     spread: float | None
     about: CsvRow
@@ -104,9 +101,7 @@ def printed_cells(table: str) -> Iterator[PrintedCell]:
                 continue
             # Some tables print a standard deviation: "mean ± deviation".
             spread = re.search(r"± (\d+(?:\.\d+)?)", printed)
-            yield PrintedCell(
-                table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about
-            )
+            yield PrintedCell(row, column, float(number[0]), float(spread[1]) if spread else None, about)
 
 
 @cache
@@ -163,34 +158,6 @@ def cell_model(cell: PrintedCell, paper: str) -> str:
 def _models_by_printed_label(paper: str) -> dict[str, str]:
     """Return printed label -> canonical name, for one paper."""
     return {label: row["name"] for row in read_table("models") for label in row[paper].split("; ") if label}
-
-
-ONLY_PRINTED: dict[str, MetricInfo] = {
-    "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
-    "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
-    "refused_of_errors": MetricInfo(
-        "Refused, of the errors", "Share of the errors on this step that say neither yes nor no.", False
-    ),
-}
-"""Metrics that papers print and we do not compute, and `refused_of_errors`
-(`rename_error_shares`)."""
-
-
-def rename_error_shares(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakdown:
-    """Rename `refused` within ProbMed's steps (facet `aspect`, Table 6) to `refused_of_errors`.
-
-    There it is a share of the errors; everywhere else `refused` is a share of all responses.
-    """
-    return {
-        facet: {
-            label: {
-                "refused_of_errors" if facet == "aspect" and name == "refused" else name: score
-                for name, score in scores.items()
-            }
-            for label, scores in values.items()
-        }
-        for facet, values in breakdown.items()
-    }
 
 
 @dataclass
@@ -268,7 +235,7 @@ def recomputed_cells() -> Iterator[PrintedCell]:
         # Ten decimals, as in the result files of runs.
         value = round(100 * int(row["right"]) / int(row["n"]), 10)
         about = {name: content for name, content in row.items() if content}
-        yield PrintedCell(RECOMPUTED, row["model"], "", f"{row['right']} of {row['n']}", value, None, about)
+        yield PrintedCell(row["model"], "", value, None, about)
 
 
 @cache
@@ -362,14 +329,18 @@ def _board_result(result: Result) -> Result:
     """Add HALT-MedVQA's scenarios, printed as columns beside their average, as cells of a
     breakdown.
 
-    The average over one scenario is the accuracy in it. Also applies `rename_error_shares`.
+    The average over one scenario is the accuracy in it. `refused` within ProbMed's steps (facet
+    `aspect`, Table 6), which is a share of the errors, becomes `refused_of_errors`; everywhere else
+    `refused` is a share of all responses.
     """
     facet, cell_metric, metrics = board_spec(result.benchmark.family).facet_metrics or ("", "", {})
     for value, names in metrics.items():
         if names[0] in result.scores:
             scores = {name: result.scores[name] for name in names if name in result.scores}
             result.breakdown.setdefault(facet, {})[value] = {cell_metric: result.scores[names[0]], **scores}
-    result.breakdown = rename_error_shares(result.breakdown)
+    steps = result.breakdown.get("aspect", {})
+    for label, scores in steps.items():
+        steps[label] = {"refused_of_errors" if name == "refused" else name: score for name, score in scores.items()}
     return result
 
 
@@ -405,9 +376,8 @@ def _tables_of_numbers() -> dict[tuple[ResultKey, NumberPlace], str]:
     first_tables: dict[tuple[ResultKey, NumberPlace], str] = {}
     for group in table_results():
         result = _board_result(_merge_tables([group]))
-        for place, scores in _scores_by_place(result):
-            for metric in scores:
-                first_tables.setdefault((group.key, (*place, metric)), group.table_name)
+        for place, _ in _scores_by_place(result):
+            first_tables.setdefault((group.key, place), group.table_name)
     return first_tables
 
 
@@ -521,30 +491,19 @@ def add_run_verdicts(results: Sequence[Result]) -> list[Result]:
     """
     runs: dict[tuple[str, ...], Score] = {}
     for result in filter(is_random_run, results):
-        for place, scores in _scores_by_place(result):
-            for metric, score in scores.items():
-                runs.setdefault((result.benchmark.name, result.benchmark.split, *place, metric), score)
+        for place, score in _scores_by_place(result):
+            runs.setdefault((result.benchmark.name, result.benchmark.split, *place), score)
 
-    def whole(result: Result, place: tuple[str, str], scores: Scores) -> Scores:
-        place_key = (result.benchmark.name, result.benchmark.split, *place)
-        return {
-            metric: with_run_verdict(score, runs.get((*place_key, metric)), metric) for metric, score in scores.items()
-        }
-
-    return [
-        result
-        if is_random_run(result)
-        else result.model_copy(
-            update={
-                "scores": whole(result, ("", ""), result.scores),
-                "breakdown": {
-                    facet: {label: whole(result, (facet, label), scores) for label, scores in values.items()}
-                    for facet, values in result.breakdown.items()
-                },
-            }
+    def tested(result: Result) -> Result:
+        benchmark = result.benchmark
+        return map_scores(
+            result,
+            lambda score, place: with_run_verdict(
+                score, runs.get((benchmark.name, benchmark.split, *place)), place[-1]
+            ),
         )
-        for result in results
-    ]
+
+    return [result if is_random_run(result) else tested(result) for result in results]
 
 
 def with_run_verdict(score: Score, run: Score | None, metric: str) -> Score:
@@ -574,8 +533,21 @@ def with_run_verdict(score: Score, run: Score | None, metric: str) -> Score:
     return score.model_copy(update={"chance": run.value, "chance_interval": (run.low, run.high), "verdict": verdict})
 
 
-def _scores_by_place(result: Result) -> Iterator[tuple[tuple[str, str], Scores]]:
-    """Yield a result's scores with their (facet, value), both empty for overall scores."""
-    yield ("", ""), result.scores
-    for facet, values in result.breakdown.items():
-        yield from (((facet, value), scores) for value, scores in values.items())
+def _scores_by_place(result: Result) -> Iterator[tuple[NumberPlace, Score]]:
+    """Yield a result's scores with their places, the overall ones first."""
+    for facet, values in {"": {"": result.scores}, **result.breakdown}.items():
+        for value, scores in values.items():
+            yield from (((facet, value, metric), score) for metric, score in scores.items())
+
+
+def map_scores(result: Result, change: Callable[[Score, NumberPlace], Score]) -> Result:
+    """Return a result with every score replaced by `change` of the score and its place."""
+
+    def changed(facet: str, value: str, scores: Scores) -> Scores:
+        return {metric: change(score, (facet, value, metric)) for metric, score in scores.items()}
+
+    breakdown = {
+        facet: {value: changed(facet, value, scores) for value, scores in values.items()}
+        for facet, values in result.breakdown.items()
+    }
+    return result.model_copy(update={"scores": changed("", "", result.scores), "breakdown": breakdown})

@@ -6,7 +6,7 @@ written in results, the model it means, and the snapshot if the name states one.
 month of first release and its source, licence, weights, paper. Cells without a confirmed value are
 empty.
 
-See also: reading the store (`board.py`), ranking the results of a section (`ranks/standings.py`).
+See also: reading the store (`board.py`), ranking the results of a section (`standings.py`).
 """
 
 import re
@@ -22,7 +22,7 @@ from dataset_builders.benchmarks import DEFAULT_SPLITS, FORMATS
 from dataset_builders.fingerprints import is_released_set
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
-from eval_harness.records.result import DERIVE_VERSION, REFERENCE_KINDS, Model, Result
+from eval_harness.records.result import DERIVE_VERSION, REFERENCE_KINDS, Model, Result, Score
 from eval_harness.store.contents import Provenance
 from leaderboard_space.data.published_results import printed_table, published_models, read_table
 from leaderboard_space.html import is_shown_as
@@ -66,6 +66,18 @@ class Entry:
         return self.derived / UNITS_FILE if self.derived is not None else None
 
 
+SET_TITLES = {
+    "complete": "Complete official set",
+    "unconfirmed": "Same size as the official set, unverified",
+    "sample": "Sample (not the complete official set)",
+    "partial": "Part of the official set",
+    "custom": "",
+    "phantom": "Phantoms (drawn images)",
+    "retired": "Retired (an earlier version of the dataset)",
+}
+"""Kind of question set -> its title, in the order of the board; a custom set has its own name."""
+
+
 @dataclass(frozen=True, eq=False)
 class Section:
     """Results on exactly the same questions.
@@ -94,16 +106,7 @@ class Section:
         return self.kind in ("complete", "unconfirmed")
 
     def title(self) -> str:
-        names = {
-            "complete": "Complete official set",
-            "phantom": "Phantoms (drawn images)",
-            "custom": self.benchmark,
-            "partial": "Part of the official set",
-            "sample": "Sample (not the complete official set)",
-            "unconfirmed": "Same size as the official set, unverified",
-            "retired": "Retired (an earlier version of the dataset)",
-        }
-        return names[self.kind]
+        return SET_TITLES[self.kind] or self.benchmark
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,13 +151,12 @@ def group_entries(
         identity = (benchmark.family, benchmark.name, _section_key(entry, kind))
         groups.setdefault(identity, (kind, []))[1].append(entry)
     sections = [_build_section(key, kind, members) for (_, _, key), (kind, members) in groups.items()]
-    order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
         (section for section in sections if section.entries),
         # Within a kind, the first set is the default: the one with most results that visitors can
         # break down, which a single new result rarely changes.
         key=lambda s: (
-            order[s.kind],
+            list(SET_TITLES).index(s.kind),
             -sum(bool(entry.result.kind == "measured" or entry.result.breakdown) for entry in s.entries),
             s.split != DEFAULT_SPLITS.get(s.family),
             -len(s.entries),
@@ -292,25 +294,49 @@ def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bo
     )
 
 
-def count_runs(section: Section) -> Counter[Owner]:
-    """Count the runs of each model and account on these questions, over all methods, including
-    withdrawn ones.
+ALL_RESULTS, ONE_PER_MODEL = "all", "one"
+"""Results to show: all, or one per model and account."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result in the standings.
+
+    `best_rank`, `worst_rank`: the ranks it may hold among the models
+    (`eval_harness.scores.comparisons.RankRanges`); None for baselines, without a value, with too
+    few independent cases, or for metrics without a better direction. `from_answers`: the score was
+    computed from the answers; otherwise it is the result's own or a published cell.
     """
-    return Counter(row_owner(entry) for entry in section.entries if entry.result.kind == "measured")
 
-
-def count_account_tries(section: Section) -> Counter[str]:
-    """Count the results of each account on these questions, over all models, including withdrawn
-    ones; empty if one account submitted all of them, as in a store of one's own.
-
-    The best of many tries is too high by chance, whatever names they were submitted under.
+    entry: Entry
+    score: Score
+    best_rank: int | None = None
+    worst_rank: int | None = None
+    from_answers: bool = False
+    group: RankingGroup = "ranked"
+    tried: int = 1
+    """Runs of this model by its account on these questions."""
+    account_tries: int = 0
+    """Results of its account on these questions, of all models; 0 if they are not counted."""
+    abstained: float | None = None
+    answered_accuracy: float | None = None
+    """Percent of responses that choose no option, and percent correct of those that do, on the same
+    selection."""
+    ends: tuple[int, ...] = ()
+    """Counts of response outcomes (`grading.RESPONSE_COUNT_COLUMNS`) on the selection; empty
+    without answers.
     """
-    tries = Counter(
-        entry.account
-        for entry in section.entries
-        if entry.result.kind == "measured" and entry.account and not entry.is_reference
-    )
-    return tries if len(tries) > 1 else Counter()
+
+    @property
+    def run(self) -> tuple[float, float] | None:
+        """The interval of the paper's random run if the verdict is against it, None if against
+        exact chance.
+        """
+        return self.score.chance_interval
+
+    @property
+    def is_reference(self) -> bool:
+        return self.entry.is_reference
 
 
 @dataclass(frozen=True)

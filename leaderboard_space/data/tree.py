@@ -106,11 +106,9 @@ def filter_by_facets(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFram
     """
     if not filters:
         return table
-    pairs = table[["facet", "facet_value"]].dropna().drop_duplicates().itertuples(index=False, name=None)
+    pairs = list(table[["facet", "facet_value"]].dropna().drop_duplicates().itertuples(index=False, name=None))
     labels: dict[str, dict[str, None]] = {}
-    breakdown: dict[str, dict[str, None]] = {}
     for facet, value in pairs:
-        breakdown.setdefault(facet, {})[value] = None
         labels.setdefault(facet, {})[value] = None
         if facet == "image_type":
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
@@ -122,12 +120,7 @@ def filter_by_facets(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFram
         for spelling in labels[facet]
         if fold_name(spelling) == fold_name(label)
     ]
-    kept_cells = {
-        (facet, value)
-        for facet, values in breakdown.items()
-        for value in values
-        if selection_cells(choices, {facet: {value: None}})
-    }
+    kept_cells = {(facet, value) for facet, value in pairs if selection_cells(choices, {facet: {value: {}}})}
     if not kept_cells:
         raise BadInput(
             f"--facet {' --facet '.join(filters)}: no number for all of them together; results are broken down by one facet at a time."

@@ -38,8 +38,8 @@ from leaderboard_space.data.cases import (
     trusted_datasets,
 )
 from leaderboard_space.data.outcomes import Ints, Outcomes
-from leaderboard_space.data.ranks.sights import image_arms
 from leaderboard_space.data.sections import Entry, Section, entry_labels, find_result
+from leaderboard_space.data.standings import image_arms
 from leaderboard_space.data.tree import (
     Tree,
     TreePath,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, metric_info
 from leaderboard_space.comparing import (
     SLOTS,
     Comparison,
@@ -23,7 +23,6 @@ from leaderboard_space.comparing import (
 )
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import NO_ANSWER, read_answers, read_case_answers
-from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.sections import Entry, canonical_name, entry_source
 from leaderboard_space.data.tree import selection_group_names
 from leaderboard_space.export import Table, format_selection, name_set, set_citation, table_file

@@ -10,11 +10,9 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Score
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, method_name, metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import is_random_run
-from leaderboard_space.data.ranks.sights import metric_sights
-from leaderboard_space.data.ranks.standings import method_name, metric_info, section_metrics
 from leaderboard_space.data.sections import (
     Entry,
     ModelMetadata,
@@ -24,6 +22,7 @@ from leaderboard_space.data.sections import (
     ranking_group,
     snapshot_of,
 )
+from leaderboard_space.data.standings import metric_sights
 from leaderboard_space.data.tree import display_label, facet_title
 from leaderboard_space.export import Table, breakdown_table, citation_file, named_file, number_columns, table_file
 from leaderboard_space.html import (
@@ -52,6 +51,7 @@ from leaderboard_space.model_results import (
     scores_by_metric,
     weak_spots,
 )
+from leaderboard_space.query import section_metrics
 from leaderboard_space.sentences import VERDICT_SIGNS
 from leaderboard_space.views import cases
 from leaderboard_space.views.parts import (

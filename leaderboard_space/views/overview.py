@@ -15,8 +15,8 @@ from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.published_results import printed_table
-from leaderboard_space.data.ranks.standings import Row, Standings
-from leaderboard_space.data.sections import Section, Snapshot, preference_key
+from leaderboard_space.data.sections import Row, Section, Snapshot, preference_key
+from leaderboard_space.data.standings import Standings
 from leaderboard_space.data.topics import Topic, TopicLabel, known_topics, labels_by_topic
 from leaderboard_space.export import citation_file, number_columns, table_file
 from leaderboard_space.headlines import TrustCounts

@@ -10,9 +10,8 @@ from urllib.parse import quote, urlencode
 
 from eval_harness.records.result import Result
 from eval_harness.store.contents import Provenance
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, method_name
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import method_name
 from leaderboard_space.data.sections import Entry, Section, entry_labels, entry_source, judge_label, ranking_group
 from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 from leaderboard_space.html import MAX_CHOICE_LENGTH, count, number, options, plural, prose, text

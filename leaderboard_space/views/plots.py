@@ -17,9 +17,8 @@ from itertools import product
 from dataset_builders.facets import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import board_spec
-from leaderboard_space.data.ranks.standings import Row, metric_info
-from leaderboard_space.data.sections import display_names, model_metadata
+from leaderboard_space.benchmarks import board_spec, metric_info
+from leaderboard_space.data.sections import Row, display_names, model_metadata
 from leaderboard_space.data.tree import Tree, TreePath, selection_cells
 from leaderboard_space.html import count, plural, prose, score_text, text
 from leaderboard_space.views.tables.table import mark_classes

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.terms import load_terms
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.ranks.standings import metric_info, section_metrics
 from leaderboard_space.data.sections import Section, Snapshot
 from leaderboard_space.data.topics import (
     TOPIC_OF_REGION,
@@ -27,7 +26,7 @@ from leaderboard_space.data.topics import (
 )
 from leaderboard_space.data.tree import TreePath, facet_title
 from leaderboard_space.html import count, plural
-from leaderboard_space.query import parse_query
+from leaderboard_space.query import parse_query, section_metrics
 from leaderboard_space.views.parts import Request, address_of, benchmark_address, set_title
 
 SEARCHED_TERM_KINDS = ("finding", "organ", "technique", "region", "site")

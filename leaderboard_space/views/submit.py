@@ -9,7 +9,7 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.store.contents import Submission
 from eval_harness.store.hidden_test import HiddenScore
-from leaderboard_space.data.ranks.standings import metric_info
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.html import count, interval, plural, prose, score_text, text
 from leaderboard_space.sentences import VERDICT_WORDS
 from leaderboard_space.views.tables.table import html_columns, scrollable, table

@@ -11,10 +11,10 @@ from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.terms import load_terms
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away, metric_info
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, Standings, metric_info
-from leaderboard_space.data.sections import Section
+from leaderboard_space.data.sections import ONE_PER_MODEL, Row, Section
+from leaderboard_space.data.standings import Standings
 from leaderboard_space.data.topics import (
     Hit,
     Relation,

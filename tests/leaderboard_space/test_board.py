@@ -21,8 +21,8 @@ from eval_harness.store.contents import scan_store
 from leaderboard_space.data import cache
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import compute_standings
 from leaderboard_space.data.sections import Section
+from leaderboard_space.data.standings import compute_standings
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service, tools
 from leaderboard_space.views import cases, compare

@@ -18,7 +18,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.store.comparison import compare_results, load_side
-from leaderboard_space.data.ranks.standings import metric_info
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.data.tree import PATH_SEPARATOR
 from leaderboard_space.html import interval, score_text

@@ -10,10 +10,10 @@ from dataset_builders.facets import UNLABELLED
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.benchmarks import board_spec, metric_info
 from leaderboard_space.data.published_results import misprint
-from leaderboard_space.data.ranks.standings import Standings, metric_info
 from leaderboard_space.data.sections import Entry, Section, display_names, entry_source
+from leaderboard_space.data.standings import Standings
 from leaderboard_space.data.tree import display_label, facet_title, organ_and_modality
 from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
 from leaderboard_space.query import METRICS_FACET, Cells

@@ -7,25 +7,23 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result, Score
 from eval_harness.store.sight import ImageShare, Sight
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.benchmarks import board_spec, method_name, metric_info
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.published_results import is_random_run
-from leaderboard_space.data.ranks.sights import metric_sights, section_mirages
-from leaderboard_space.data.ranks.standings import (
+from leaderboard_space.data.sections import (
     ALL_RESULTS,
     ONE_PER_MODEL,
     Row,
-    Standings,
-    method_name,
-    metric_info,
-    own_cell,
-    section_methods,
+    Section,
+    canonical_name,
+    display_names,
+    entry_source,
 )
 from leaderboard_space.data.sections import GROUP_HEADINGS as APART
-from leaderboard_space.data.sections import Section, canonical_name, display_names, entry_source
+from leaderboard_space.data.standings import Standings, metric_sights, own_cell, section_mirages
 from leaderboard_space.data.tree import TreePath, facet_title, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
-from leaderboard_space.query import BoardQuery
+from leaderboard_space.query import BoardQuery, section_methods
 from leaderboard_space.sentences import MIN_CASES
 from leaderboard_space.views.parts import (
     CITE_BOX,

@@ -14,11 +14,10 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.run_files import read_readings
 from eval_harness.store.comparison import Side
 from eval_harness.store.reader_study import ModelContrast, ReaderGroup, study_readers
-from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.benchmarks import board_spec, method_name, metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.published_results import CsvRow, read_table, sources
-from leaderboard_space.data.ranks.standings import method_name, metric_info
 from leaderboard_space.data.sections import (
     RANKED_GROUPS,
     Section,

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import compute_standings
+from leaderboard_space.data.standings import compute_standings
 from leaderboard_space.html import number
 from tests.browser import eventually, fits, here, mark, tab
 from tests.leaderboard_space.serving import board

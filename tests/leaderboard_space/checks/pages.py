@@ -19,9 +19,9 @@ from eval_harness.records.result import Result, Score
 from eval_harness.scores.comparisons import compare_pairwise, correct_for_ranks, holm_adjust, pack_outcomes, paired_test
 from eval_harness.store.contents import Submission
 from leaderboard_space import comparing, sentences
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.sections import Section
 from leaderboard_space.html import interval, score_text, text
 from leaderboard_space.sentences import MIN_CASES, VERDICT_SIGNS

@@ -134,9 +134,8 @@ def test_the_counts_of_each_facet_add_up() -> None:
     assert all(int(row["right"]) <= int(row["n"]) >= int(row["n_cases"]) for row in RECOMPUTED)
 
 
-def test_recomputed_results_are_ranked_with_the_papers_and_named_by_their_evidence() -> None:
-    board = Board(None, board_results())
-    api = {tool.__name__: tool for tool in tools(board)}
+def test_recomputed_results_are_ranked_with_the_papers_and_named_by_their_evidence(papers_board: Service) -> None:
+    api = {tool.__name__: tool for tool in tools(papers_board.board)}
     rows = api["leaderboard"]("gmai-mmbench", question_set="validation.complete", every_run=True)
     recomputed = {row["model"]: row for row in rows if row["kind"] == "recomputed"}
     assert {row["kind"] for row in rows} == {"printed", "recomputed"} and len(recomputed) == 7
@@ -158,28 +157,24 @@ def scores_of(row: dict[str, str]) -> tuple[str, ...]:
 
 
 def test_reported_numbers_are_described() -> None:
-    for row in REPORTED:
-        check_reported(row)
-
-
-def check_reported(row: dict[str, str]) -> None:
     """Every column is filled, with "not stated" where the source says nothing; the source is good
     enough; and the value is a count of n questions, rounded.
     """
     optional = {"facet", "facet_value", "n", "note"}
-    assert [name for name, content in row.items() if not content.strip() and name not in optional] == [], row
-    source, value = sources()[row["source"]], float(row["value"])
-    assert source["grade"] in GRADES and source["reason"], row
-    assert re.match("https://(github.com|arxiv.org)/", source["link"]), row
-    assert row["metric"] in eval_spec(row["benchmark"]).metrics and row["benchmark"] in BENCHMARKS, row
-    assert bool(row["facet"]) == bool(row["facet_value"]), row
-    assert row["facet"] in ("", *dataset_spec(row["benchmark"]).facets), row
-    date.fromisoformat(f"{row['date']}-01"[:10])
-    assert 0 <= value <= 100, row
-    if row["n"]:
-        n, half = int(row["n"]), 0.5 * 10 ** -len(row["value"].partition(".")[2])
-        whole = round(value * n / 100)
-        assert abs(100 * whole / n - value) <= half + 1e-9, f"the value is no count of n: another n? {row}"
+    for row in REPORTED:
+        assert [name for name, content in row.items() if not content.strip() and name not in optional] == [], row
+        source, value = sources()[row["source"]], float(row["value"])
+        assert source["grade"] in GRADES and source["reason"], row
+        assert re.match("https://(github.com|arxiv.org)/", source["link"]), row
+        assert row["metric"] in eval_spec(row["benchmark"]).metrics and row["benchmark"] in BENCHMARKS, row
+        assert bool(row["facet"]) == bool(row["facet_value"]), row
+        assert row["facet"] in ("", *dataset_spec(row["benchmark"]).facets), row
+        date.fromisoformat(f"{row['date']}-01"[:10])
+        assert 0 <= value <= 100, row
+        if row["n"]:
+            n, half = int(row["n"]), 0.5 * 10 ** -len(row["value"].partition(".")[2])
+            whole = round(value * n / 100)
+            assert abs(100 * whole / n - value) <= half + 1e-9, f"the value is no count of n: another n? {row}"
 
 
 def test_contradictions_are_noted_and_nothing_is_listed_twice() -> None:
@@ -209,20 +204,18 @@ def test_contradictions_are_noted_and_nothing_is_listed_twice() -> None:
 # On the board
 
 
-def test_the_section_lists_every_row_side_by_side_with_its_spread() -> None:
-    board = Board(None, board_results())
-    service = Service(board)
-    api = {tool.__name__: tool for tool in tools(board)}
+def test_the_section_lists_every_row_side_by_side_with_its_spread(papers_board: Service) -> None:
+    api = {tool.__name__: tool for tool in tools(papers_board.board)}
     for family in BENCHMARKS:
         rows = [row for row in REPORTED if row["benchmark"] == family]
         _, section = reported_parts(family)
-        assert section in service.breakdown({"format": family})
+        assert section in papers_board.breakdown({"format": family})
         table = api["reported"](family)
         assert len(table) == len(rows) and all(row["kind"] == "reported" for row in table)
         if not rows:
             assert section == ""
             continue
-        exported = service.export({"format": family, "of": "reported", "as": "json"})["text"]
+        exported = papers_board.export({"format": family, "of": "reported", "as": "json"})["text"]
         assert json.loads(exported) == table
         assert re.match(r'<details class="reported" data-keep="reported"><summary>', section)  # closed at first
         values = defaultdict(list)

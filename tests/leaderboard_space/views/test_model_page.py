@@ -10,9 +10,9 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import compute_units
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_models, read_table
-from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.sections import canonical_name
 from leaderboard_space.html import number
 from leaderboard_space.model_results import (

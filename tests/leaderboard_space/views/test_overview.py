@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.data import cache
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.topics import all_topics, matching_labels, topic_slug
 from leaderboard_space.html import in_words, number
 from leaderboard_space.service import Service

@@ -17,8 +17,8 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space import service as services
+from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import uncapitalize
 from leaderboard_space.service import Service

@@ -1,85 +1,45 @@
 """The standings of a section on a selection: one row per result, with its score, verdict, and
-possible ranks.
+possible ranks; and how much of each score comes from the images, known from runs of the same model
+without the correct images.
 
-See also: the mathematics (`outcomes.py`, `eval_harness.scores.comparisons`), sentences
-(`headlines.py`), HTML (`views/`).
+See also: the mathematics (`outcomes.py`, `eval_harness.scores.comparisons`,
+`eval_harness.store.sight`), sentences (`headlines.py`), HTML (`views/`).
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from dataset_builders.benchmarks import FORMATS
+from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
-from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
-from eval_harness.records.result import Result, Score, Scores
+from eval_harness.records.result import Images, Result, Score, Scores
 from eval_harness.scores.comparisons import compute_rank_ranges, compute_unpaired_differences
 from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
-from leaderboard_space.benchmarks import board_spec
-from leaderboard_space.data.cache import COMPUTING, cached
+from eval_harness.store.sight import ImageShare, Sight, answered_share, compute_sight, read_arm_identity
+from leaderboard_space.benchmarks import metric_info
+from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.outcomes import Bools, Floats, MetricUnits, Outcomes, pairwise_p_values, score_runs
-from leaderboard_space.data.published_results import ONLY_PRINTED, rename_error_shares
+from leaderboard_space.data.published_results import map_scores
 from leaderboard_space.data.sections import (
+    ALL_RESULTS,
     GROUP_HEADINGS,
+    ONE_PER_MODEL,
     RANKED_GROUPS,
     Entry,
-    RankingGroup,
+    Owner,
+    Row,
     Section,
-    count_account_tries,
-    count_runs,
     preference_key,
     ranking_group,
     row_owner,
 )
 from leaderboard_space.data.tree import Tree, TreePath, group_by_subject, selection_cells
-
-ALL_RESULTS, ONE_PER_MODEL = "all", "one"
-"""Results to show: all, or one per model and account."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One result in the standings.
-
-    `best_rank`, `worst_rank`: the ranks it may hold among the models
-    (`eval_harness.scores.comparisons.RankRanges`); None for baselines, without a value, with too
-    few independent cases, or for metrics without a better direction. `from_answers`: the score was
-    computed from the answers; otherwise it is the result's own or a published cell.
-    """
-
-    entry: Entry
-    score: Score
-    best_rank: int | None = None
-    worst_rank: int | None = None
-    from_answers: bool = False
-    group: RankingGroup = "ranked"
-    tried: int = 1
-    """Runs of this model by its account on these questions."""
-    account_tries: int = 0
-    """Results of its account on these questions, of all models; 0 if they are not counted."""
-    abstained: float | None = None
-    answered_accuracy: float | None = None
-    """Percent of responses that choose no option, and percent correct of those that do, on the same
-    selection."""
-    ends: tuple[int, ...] = ()
-    """Counts of response outcomes (`grading.RESPONSE_COUNT_COLUMNS`) on the selection; empty
-    without answers.
-    """
-
-    @property
-    def run(self) -> tuple[float, float] | None:
-        """The interval of the paper's random run if the verdict is against it, None if against
-        exact chance.
-        """
-        return self.score.chance_interval
-
-    @property
-    def is_reference(self) -> bool:
-        return self.entry.is_reference
 
 
 @dataclass(frozen=True)
@@ -133,75 +93,6 @@ class Standings:
             for facet, label in cells_within(entry, branches)
             if (score := entry.result.breakdown[facet][label].get(self.metric)) is not None and score.value is not None
         }
-
-
-METHOD_TITLES = {
-    "best": "best over methods",
-    "mc": "multiple choice",
-    "gd": "greedy decoding",
-    "ps": "prefix scoring",
-    "ff": "free form",
-}
-"""Method -> display name."""
-
-
-def method_name(name: str) -> str:
-    """Return the display name of a method."""
-    return METHOD_TITLES.get(name, name)
-
-
-@lru_cache(maxsize=1000)
-def metric_info(metric: str, family: str = "") -> MetricInfo:
-    """Describe a metric of a benchmark; unknown metrics are described by their name alone."""
-    benchmark_metric = eval_spec(family).metrics.get(metric) if family in FORMATS else None
-    return (
-        benchmark_metric
-        or METRICS.get(metric)
-        or ONLY_PRINTED.get(metric)
-        or MetricInfo(metric.replace("_", " "), "", None)
-    )
-
-
-def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """List the metrics that a section can be sorted by.
-
-    They include metrics that papers print only by facet value and, if no result has an overall
-    score, those of its cells.
-
-    Args:
-        section: The question set.
-        outcomes: The set's aligned answers, if any.
-
-    Returns:
-        The headline metric first, then the benchmark's aspects, then the others in the order of
-        `METRICS`.
-    """
-    available = _result_metrics(section) | (set(outcomes.metrics) if outcomes else set())
-    # Shares of letters describe a response bias; they are not scores to rank by.
-    available = {name for name in available if not name.startswith("share_")}
-    headline = HEADLINE_METRICS[section.family]
-    # A fixed order, so that the default metric never depends on which result came first.
-    order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
-    metrics = [name for name in order if name in available]
-    return metrics + sorted(available - set(metrics)) or [headline]
-
-
-@cached(COMPUTING)  # walks through hundreds of results, and every request needs it
-def _result_metrics(section: Section) -> set[str]:
-    """Collect the metrics of a section's overall scores.
-
-    Metrics of breakdown cells are added for published results, and for all if no result has an
-    overall score.
-    """
-    overall = {name for entry in section.entries for name in entry.result.scores}
-    parted = [entry.result for entry in section.entries if entry.result.provenance == "published" or not overall]
-    cells = (cell for result in parted for values in result.breakdown.values() for cell in values.values())
-    return overall.union(*cells)
-
-
-def section_methods(section: Section) -> list[str]:
-    """List the methods of a section's results."""
-    return sorted({entry.result.method.name for entry in section.entries})
 
 
 def compute_standings(
@@ -309,6 +200,27 @@ def _extras_by_entry(outcomes: Outcomes | None, mask: Bools | None) -> dict[str,
     return dict(zip(outcomes.runs, zip(*percents, map(tuple, abstained.ended.tolist()), strict=True), strict=True))
 
 
+def count_runs(section: Section) -> Counter[Owner]:
+    """Count the runs of each model and account on these questions, over all methods, including
+    withdrawn ones.
+    """
+    return Counter(row_owner(entry) for entry in section.entries if entry.result.kind == "measured")
+
+
+def count_account_tries(section: Section) -> Counter[str]:
+    """Count the results of each account on these questions, over all models, including withdrawn
+    ones; empty if one account submitted all of them, as in a store of one's own.
+
+    The best of many tries is too high by chance, whatever names they were submitted under.
+    """
+    tries = Counter(
+        entry.account
+        for entry in section.entries
+        if entry.result.kind == "measured" and entry.account and not entry.is_reference
+    )
+    return tries if len(tries) > 1 else Counter()
+
+
 def one_per_model(rows: list[Row]) -> list[Row]:
     """Keep one row per model, account and group, so that models are compared rather than runs.
 
@@ -358,17 +270,10 @@ def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | No
 def prepare_result(result: Result) -> Result:
     """Return a result as the board shows it.
 
-    Error shares get their own metric name (`rename_error_shares`), and a percentage without an
-    interval gets one from its number of cases, since nothing is known about shared images. Counts
-    get none.
+    A percentage without an interval gets one from its number of cases, since nothing is known about
+    shared images. Counts get none.
     """
-
-    def with_intervals(scores: Scores) -> Scores:
-        return {metric: _with_interval(score, metric) for metric, score in scores.items()}
-
-    parts = rename_error_shares(result.breakdown).items()
-    breakdown = {facet: {label: with_intervals(scores) for label, scores in labels.items()} for facet, labels in parts}
-    return result.model_copy(update={"scores": with_intervals(result.scores), "breakdown": breakdown})
+    return map_scores(result, lambda score, place: _with_interval(score, place[-1]))
 
 
 def _with_interval(score: Score, metric: str) -> Score:
@@ -426,3 +331,100 @@ def _sort_key(row: Row, higher: bool) -> tuple[bool, float, str]:
     if value is None:
         return (True, 0.0, row.entry.result.model.name.lower())
     return (False, -value if higher else value, row.entry.result.model.name.lower())
+
+
+UNIT_COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
+
+
+def image_arms(section: Section, entry: Entry) -> Mapping[Images, Entry]:
+    """Find the runs that differ from a result only in the images shown.
+
+    Returns:
+        Image condition -> run; empty for a published number.
+    """
+    if not section.arms or entry.derived is None:
+        return {}
+    identity_of_entry = _identity(entry.derived)
+    return {
+        arm.result.method.image: arm
+        for identity, arm in _arms_with_identity(section)
+        if identity_of_entry and identity == identity_of_entry
+    }
+
+
+@cached(READING)
+def _arms_with_identity(section: Section) -> list[tuple[tuple[str | None, ...] | None, Entry]]:
+    return [(_identity(arm.derived), arm) for arm in section.arms if arm.derived is not None]
+
+
+def metric_sights(section: Section, metric: str) -> Mapping[str, Sight]:
+    """Return the image effect of each result in one metric, on all questions of a section, by entry
+    key.
+    """
+    return section_sights(section).get(metric, {})
+
+
+@cached(READING)
+def section_sights(section: Section) -> Mapping[str, Mapping[str, Sight]]:
+    """Compare the results of a section with their arms in every metric.
+
+    The board calls it in advance, so that no visitor waits for the files.
+
+    Returns:
+        Metric -> entry key -> image effect.
+    """
+    by_metric: dict[str, dict[str, Sight]] = {}
+    for entry in section.entries if section.arms else ():
+        for metric, sight in _entry_sights(section, entry).items():
+            by_metric.setdefault(metric, {})[entry.key] = sight
+    return by_metric
+
+
+@cached(READING)
+def section_mirages(section: Section) -> Mapping[str, ImageShare]:
+    """Compute how often each result's model answers although its image is withheld.
+
+    Returns:
+        Entry key -> share; only results with such a run.
+    """
+    shares: dict[str, ImageShare] = {}
+    for entry in section.entries if section.arms else ():
+        arm = image_arms(section, entry).get("withheld")
+        with suppress(OSError, ValueError, TypeError):
+            for share in answered_share("withheld", pd.read_parquet(str(arm.units))) if arm else ():
+                shares[entry.key] = share
+    return shares
+
+
+def _identity(folder: Path) -> tuple[str | None, ...] | None:
+    try:
+        return read_arm_identity(folder)[1]
+    except BadInput:
+        return None
+
+
+def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
+    """Return metric -> image effect of a result; empty if arms are missing or cannot be read."""
+    arms = {"real": entry, **image_arms(section, entry)}
+    compared_images = {
+        name: ("real", *info.compared)
+        for name, info in eval_spec(section.family).metrics.items()
+        if info.compared and all(image in arms for image in info.compared)
+    }
+    try:
+        # Only the columns needed: units files have tens of thousands of rows.
+        tables = {
+            image: pd.read_parquet(str(arm.units), columns=UNIT_COLUMNS)
+            for image, arm in arms.items()
+            if compared_images
+        }
+    except (OSError, ValueError, TypeError):
+        return {}
+    sights = {}
+    for metric, images in compared_images.items():
+        scores = [arms[image].result.scores.get(metric) for image in images]
+        if all(arm is not None and arm.value is not None and not arm.nonresponse for arm in scores):
+            with suppress(BadInput):  # raised for an arm that did not answer the same questions
+                tables_of_arms = {image: tables[image] for image in images[1:]}
+                sights[metric] = compute_sight(tables["real"], tables_of_arms, metric, with_share=False)
+    return sights
