@@ -54,11 +54,6 @@ START_SCRIPT = (
 """Starts the pages once they are drawn."""
 
 
-def scripts() -> str:
-    """Return the scripts in the head of the page."""
-    return _read(SCRIPTS)
-
-
 def header() -> str:
     """Draw the style sheets, the name of the board, and the tabs."""
     name = "medprobe <span>Can you trust your AI radiologist?</span>"
@@ -288,7 +283,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
             ]
         },
         "state_session_capacity": MAX_SESSIONS,
-        "head": f"<script>{scripts()}</script>",
+        "head": f"<script>{_read(SCRIPTS)}</script>",
         "mcp_server": find_spec("mcp") is not None,  # the API for agents, at /gradio_api/mcp/
     }
 

@@ -430,6 +430,35 @@ class SubmitTab:
         """
         return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
 
+    # Gradio calls these three, and passes request, token and profile because of their annotations.
+
+    def check_for_visitor(
+        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
+    ) -> tuple[Any, ...]:
+        """`check` for the client that sent the request."""
+        return self.check(key, files, model, kind, _client_address(request))
+
+    def send_for_visitor(
+        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
+    ) -> tuple[Any, ...]:
+        """`send` for the local user."""
+        return self.send(key, files, model, kind, client=_client_address(request))
+
+    def send_for_account(
+        self,
+        key: str | None,
+        files: list[str] | None,
+        model: str | None,
+        kind: str | None,
+        token: gr.OAuthToken | None,
+        profile: gr.OAuthProfile | None,
+        request: gr.Request,
+    ) -> tuple[Any, ...]:
+        """`send` for a visitor who may have signed in."""
+        account = profile.username if profile else None
+        client = account or _client_address(request)
+        return self.send(key, files, model, kind, token.token if token else None, account, client)
+
 
 def _single_file(files: Sequence[str] | None) -> Path:
     if not files or len(files) != 1:
@@ -502,26 +531,15 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     checked = [report, send, ready, instructions, outcome]
     gr.on(
         (check.click, model.submit),
-        _with_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_visibility=PROGRAMS_ONLY,
+        tab.check_for_visitor, form, checked, api_name="check_submission", api_visibility=PROGRAMS_ONLY,
         concurrency_limit=MAX_CHECKS, show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     send.click(
-        _with_sign_in(tab) if tab.signs_in else _with_client(tab.send, "submit"),
+        tab.send_for_account if tab.signs_in else tab.send_for_visitor,
         form, [sent, report, outcome], api_name="submit", api_visibility=PROGRAMS_ONLY,
         concurrency_limit=MAX_SENDS, show_progress="minimal", show_progress_on=sent,
     )  # fmt: skip
     return form_row, target
-
-
-def _with_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
-    def called(
-        key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
-    ) -> tuple[Any, ...]:
-        return function(key, files, model, kind, client=_client_address(request))
-
-    called.__name__ = name  # the name of the API function
-    called.__annotations__ |= {"request": gr.Request}  # tells Gradio to pass the request
-    return called
 
 
 def _client_address(request: gr.Request | None) -> str:
@@ -533,25 +551,3 @@ def _client_address(request: gr.Request | None) -> str:
     forwarded = request.headers.get("x-forwarded-for", "") if request is not None and on_space() else ""
     client = getattr(request, "client", None)
     return forwarded.split(",")[0].strip() or str(getattr(client, "host", ""))
-
-
-def _with_sign_in(tab: SubmitTab) -> Any:
-    def submit(
-        key: str | None,
-        files: list[str] | None,
-        model: str | None,
-        kind: str | None,
-        token: gr.OAuthToken | None,
-        profile: gr.OAuthProfile | None,
-        request: gr.Request,
-    ) -> tuple[Any, ...]:
-        account = profile.username if profile else None
-        return tab.send(
-            key, files, model, kind, token.token if token else None, account, account or _client_address(request)
-        )
-
-    # The annotations tell Gradio to pass these arguments.
-    submit.__annotations__ |= {
-        "token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None, "request": gr.Request
-    }  # fmt: skip
-    return submit

@@ -9,7 +9,6 @@ marks, so overview and leaderboard agree.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eval_harness.records.result import Result, Score
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.board import Board
@@ -63,21 +62,6 @@ class BenchmarkColumn:
 
 
 @dataclass(frozen=True)
-class ScoreCell:
-    """A model's score in a benchmark, taken from the row that represents the model there.
-
-    `results` is the model's number of results in the benchmark.
-    """
-
-    row: Row
-    results: int
-
-    @property
-    def score(self) -> Score:
-        return self.row.score
-
-
-@dataclass(frozen=True)
 class ModelRow:
     """A model with its scores.
 
@@ -86,7 +70,7 @@ class ModelRow:
         kind: proprietary, open, medical; None if not stated.
         parameters: Number of parameters; None if not stated.
         date: Day of its newest result here, YYYY-MM-DD.
-        cells: Benchmark -> score.
+        rows: Benchmark -> the model's rows there, the one that represents it first.
         elsewhere: Benchmark -> other question sets that the model has results on.
     """
 
@@ -94,7 +78,7 @@ class ModelRow:
     kind: str | None
     parameters: int | None
     date: str
-    cells: dict[str, ScoreCell] = field(default_factory=dict)
+    rows: dict[str, list[Row]] = field(default_factory=dict)
     elsewhere: dict[str, list[Section]] = field(default_factory=dict)
 
 
@@ -118,7 +102,7 @@ class Overview:
     @property
     def tested(self) -> int:
         """Number of scores that are tested against guessing."""
-        return sum(cell.score.verdict is not None for row in self.rows for cell in row.cells.values())
+        return sum(rows[0].score.verdict is not None for model in self.rows for rows in model.rows.values())
 
 
 @cached(COMPUTING)
@@ -138,14 +122,11 @@ def load_overview(board: Board, snapshot: Snapshot) -> Overview:
     # under the earlier version of their section.
     sets = [(query.section, query.standings) for query in queries]
     columns: list[BenchmarkColumn] = []
-    cells: dict[str, dict[str, ScoreCell]] = {}
-    results: dict[str, list[Result]] = {}
+    rows_by_model: dict[str, dict[str, list[Row]]] = {}
     for section, standings in sorted(sets, key=lambda item: -len(by_model(item[1]))):
-        family, rows_of = section.family, by_model(standings)
-        columns.append(_column(section, standings.metric, [rows[0] for rows in rows_of.values()]))
-        for name, rows in rows_of.items():
-            results.setdefault(name, []).extend(row.entry.result for row in rows)
-            cells.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
+        columns.append(_column(section, standings.metric, [rows[0] for rows in by_model(standings).values()]))
+        for name, rows in by_model(standings).items():
+            rows_by_model.setdefault(name, {})[section.family] = rows
 
     in_columns = {column.section for column in columns}
     other_sets = [section for section in snapshot.all_sections if section not in in_columns]
@@ -155,20 +136,13 @@ def load_overview(board: Board, snapshot: Snapshot) -> Overview:
         for name in {entry.result.model.name for entry in section.entries}:
             elsewhere.setdefault(name, {}).setdefault(section.family, []).append(section)
 
-    models = [
-        ModelRow(
-            name,
-            next((result.model.kind for result in results[name] if result.model.kind), None),
-            next(
-                (result.model.parameters for result in results[name] if result.model.parameters),
-                None,
-            ),
-            max(result.created_at for result in results[name])[:10],
-            model_cells,
-            elsewhere.get(name, {}),
-        )
-        for name, model_cells in cells.items()
-    ]
+    models: list[ModelRow] = []
+    for name, model_rows in rows_by_model.items():
+        results = [row.entry.result for rows in model_rows.values() for row in rows]
+        kind = next((result.model.kind for result in results if result.model.kind), None)
+        parameters = next((result.model.parameters for result in results if result.model.parameters), None)
+        date = max(result.created_at for result in results)[:10]
+        models.append(ModelRow(name, kind, parameters, date, model_rows, elsewhere.get(name, {})))
     # Models with most benchmarks first, so that the first rows are full.
     models.sort(key=lambda row: _order(row, columns[0].family))
     own_results = [(section, sum(entry.folder is not None for entry in section.entries)) for section in other_sets]
@@ -203,8 +177,8 @@ def by_model(standings: Standings) -> dict[str, list[Row]]:
 
 def _order(row: ModelRow, first_family: str) -> tuple[int, bool, float, str]:
     """Return the sort key of a row: most benchmarks, then the score in the first, then the name."""
-    cell = row.cells.get(first_family)
-    return -len(row.cells), cell is None, -((cell and cell.score.value) or 0.0), row.name.lower()
+    first = row.rows.get(first_family)
+    return -len(row.rows), first is None, -((first and first[0].score.value) or 0.0), row.name.lower()
 
 
 def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> TrustCounts | None:
@@ -216,8 +190,8 @@ def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> TrustCount
     findings: list[TrustCounts] = []
     for column in columns:
         # A random run is only a sample, so the first sentence uses benchmarks with exact chance.
-        cells = [row.cells[column.family] for row in rows if column.family in row.cells and not column.is_random_run]
-        verdicts = [cell.score.verdict for cell in cells if cell.score.verdict is not None]
+        scored = [row.rows[column.family][0] for row in rows if column.family in row.rows and not column.is_random_run]
+        verdicts = [row.score.verdict for row in scored if row.score.verdict is not None]
         if verdicts:
             guess = headlines.chance_name(column.family, column.metric)
             better, worse = verdicts.count("better"), verdicts.count("worse")
@@ -332,7 +306,7 @@ def _matrix(overview: Overview, rows: Sequence[ModelRow], request: Request) -> s
             '<button type="button" class="link" data-name="kind" value="">Show all models</button></p>'
         )
     pinned, hidden = _names(request, "pin"), _names(request, "hide")
-    families = {family for row in rows for family in row.cells}
+    families = {family for row in rows for family in row.rows}
     # A column without any score of the selected models is only named below.
     benchmarks = [column for column in overview.columns if column.family in families.difference(hidden)]
     pinned_rows = [row for row in rows if row.name in pinned]
@@ -386,16 +360,16 @@ def _score_column(benchmark: BenchmarkColumn) -> Column[ModelRow]:
     """Build the column of a benchmark: the score of every model that has one."""
 
     def cell(row: ModelRow) -> str:
-        score_cell, elsewhere = row.cells.get(benchmark.family), _elsewhere(row, benchmark.family)
-        if score_cell is None:
+        rows, elsewhere = row.rows.get(benchmark.family), _elsewhere(row, benchmark.family)
+        if rows is None:
             return matrix_cell(benchmark.label, None, suffix=elsewhere)
-        result = score_cell.row.entry.result
+        result = rows[0].entry.result
         source = printed_table(result, benchmark.metric) if result.kind == "printed" else result.kind
-        results = [f"1 of {score_cell.results} results"] if score_cell.results > 1 else []
+        results = [f"1 of {len(rows)} results"] if len(rows) > 1 else []
         address = benchmark_address(benchmark.section, benchmark.metric)
         return matrix_cell(
             benchmark.label,
-            score_cell.score,
+            rows[0].score,
             address,
             [source or "published", *results],
             suffix=elsewhere,
@@ -460,13 +434,13 @@ def file(board: Board, request: Request) -> dict[str, str]:
         return citation_file(title, f"Selection: {f'kind {kind}' if kind else 'everything'}.", entries, request)
     scores = [
         {
-            **number_columns(column.section, cell.row.entry, column.metric, cell.score),
+            **number_columns(column.section, rows[0].entry, column.metric, rows[0].score),
             "model": row.name,
             "model_kind": row.kind,
             "parameters": row.parameters,
         }
         for row in _selected_rows(overview, request)
         for column in overview.columns
-        if (cell := row.cells.get(column.family)) is not None
+        if (rows := row.rows.get(column.family)) is not None
     ]
     return table_file(scores, f"overview-kind-{kind}" if kind else "overview", form)

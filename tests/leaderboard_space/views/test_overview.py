@@ -100,10 +100,10 @@ def test_the_overview_says_what_each_benchmarks_page_says(board: Board, papers_b
             for name in re.findall(r'class="who"[^>]*><i class="dot"></i><span>(.*?)</span>', group)
         }
         for line in board_overview.rows:
-            if (cell := line.cells.get(column.family)) is None or cell.score.verdict is None:
+            if (rows := line.rows.get(column.family)) is None or rows[0].score.verdict is None:
                 continue
             words = {"no different": "not significantly different"}
-            expected_heading = words.get(cell.score.verdict, f"significantly {cell.score.verdict} than")
+            expected_heading = words.get(rows[0].score.verdict, f"significantly {rows[0].score.verdict} than")
             assert grouped_names[line.name].startswith(expected_heading)
         counts[column.task] = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
     assert board_overview.finding is not None and board_overview.finding.task in plain(overview.page(board, {}))

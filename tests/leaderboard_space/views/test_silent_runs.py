@@ -128,7 +128,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
 
     overview = load_overview(board, board.snapshot)
     for model_name, counts in silent.items():
-        assert all(not line.cells for line in overview.rows if line.name == model_name)
+        assert all(not line.rows for line in overview.rows if line.name == model_name)
         page = html.unescape(model.page(service.board, {"id": model_name}))
         finding = re.search(r'<h3 class="finding">(.*?)</h3>', page)
         assert finding and not JUDGED.search(finding[1])
