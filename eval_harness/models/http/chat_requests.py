@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, replace_surrogates
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.images.picture import encode_data_uri
 from eval_harness.models.http.replies import Reply, ServerFailure
@@ -381,7 +381,7 @@ def build_messages(request: Request, longest_side: int | None) -> list[dict[str,
     def image_part(image: bytes) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": _data_url(image, longest_side)}}
 
-    messages = build_conversation(request, image_part, _encodable_text)
+    messages = build_conversation(request, image_part, replace_surrogates)
     for message in messages:
         if [part["type"] for part in message["content"]] == ["text"]:
             message["content"] = message["content"][0]["text"]
@@ -390,12 +390,7 @@ def build_messages(request: Request, longest_side: int | None) -> list[dict[str,
 
 def with_answer_start(messages: list[dict[str, Any]], answer: str) -> list[dict[str, Any]]:
     """Return the messages followed by an assistant message with the beginning of an answer."""
-    return [*messages, {"role": "assistant", "content": _encodable_text(answer)}]
-
-
-def _encodable_text(text: str) -> str:
-    """Make a text encodable in UTF-8: lone surrogates become question marks."""
-    return text.encode("utf-8", "replace").decode()
+    return [*messages, {"role": "assistant", "content": replace_surrogates(answer)}]
 
 
 @lru_cache(maxsize=64)
