@@ -336,12 +336,8 @@ class _PlugIn:
     takes_stream = False
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return getattr(self.plug_in, name)
-        except AttributeError:
-            if name in _DEFAULTS:
-                return _DEFAULTS[name]
-            raise
+        default = (_DEFAULTS[name],) if name in _DEFAULTS else ()
+        return getattr(self.plug_in, name, *default)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield the object's responses, or its texts as responses to the requests in order.

@@ -109,19 +109,16 @@ class SweepTask:
     @property
     def config(self) -> EvalConfig:
         """The run's configuration, as `medprobe eval` makes it. Raises BadInput for bad options."""
-        return build_config({**self.options, "out": self.folder}, self.arguments(self.folder))
+        return build_config({**self.options, "out": self.folder}, self.arguments())
 
-    def arguments(self, out: Path) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the arguments of the equivalent `medprobe eval` command.
-
-        Args:
-            out: Value of `--out`, the run folder.
 
         Returns:
             Subcommand, benchmark and options, one element per argument.
         """
         arguments = ["eval", self.benchmark]
-        for name, value in {**self.options, "out": out}.items():
+        for name, value in {**self.options, "out": self.folder}.items():
             option = f"--{name.replace('_', '-')}"
             if name == "benchmark" or value is None or value is False:
                 continue
@@ -437,7 +434,7 @@ def format_report(
             rows.append(_row(task, result))
             # A finished task may still contain failed answers.
             if count := _undelivered_count(result):
-                retry = shlex.join(["medprobe", *task.arguments(task.folder)])
+                retry = shlex.join(["medprobe", *task.arguments()])
                 notes.append(f"task {task.number}: {count} answers failed; to ask them again: {retry}")
         elif error := errors.get(task.number):
             tasks_by_error.setdefault(error, []).append(task)

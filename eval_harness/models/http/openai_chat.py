@@ -193,7 +193,8 @@ class OpenAIChat(Backend):
             ServerFailure: If there is no chat completion.
             Refusal: If a filter or the model withheld it.
         """
-        document: dict[str, Any] = await self._complete(messages, self.parameters.for_scoring(extra))
+        parameters = self.parameters.for_scoring(extra)
+        document: dict[str, Any] = await self._post("/chat/completions", {**parameters, "messages": messages})
         parse_chat_reply(document)  # raises if it is not a chat completion
         self._alive_at = time.monotonic()
         return document
@@ -358,7 +359,7 @@ class OpenAIChat(Backend):
         try:
             reply = await self._send(request, messages, form)
         except ServerFailure as failure:
-            if not failure.may_be_a_parameter:
+            if failure.status not in (400, 422):  # it rejected no parameter
                 raise
             send = partial(self._send, request, messages)
             success = await self.parameters.find_form(request, send, not self._settled, self._pay)
@@ -486,17 +487,11 @@ class OpenAIChat(Backend):
     async def _send(self, request: Request, messages: Messages, form: RequestForm | None = None) -> Reply:
         """Send a question, in the current form or another one. Raises Refusal or ServerFailure."""
         parameters = self.parameters.for_request(request, form)
-        return parse_chat_reply(
-            await self._complete(messages, parameters),
-            parameters.get((form or self.parameters.form).limit_name),
-        )
-
-    async def _complete(self, messages: Messages, parameters: dict[str, Any]) -> Any:
-        """Request a chat completion and return its JSON. Raises Refusal or ServerFailure."""
-        return await self._post("/chat/completions", {"model": self.name, **parameters, "messages": messages})
+        document = await self._post("/chat/completions", {**parameters, "messages": messages})
+        return parse_chat_reply(document, parameters.get((form or self.parameters.form).limit_name))
 
     async def _post(self, name: str, body: dict[str, Any]) -> Any:
-        """Return the JSON reply of an endpoint.
+        """Return the JSON reply of an endpoint to a body, to which the model's name is added.
 
         A name that begins with a slash is below /v1, any other next to it. Raises ServerFailure or
         Refusal.
@@ -504,7 +499,8 @@ class OpenAIChat(Backend):
         url = name if name.startswith("/") else f"{self.base_url.removesuffix('/v1')}/{name}"
         # Even a server that has been silent for too long gets the time of one answer.
         remaining_s = self._silent_since + self._patience - time.monotonic()
-        return await post(self._client, url, body, max(remaining_s, 0.0) + self.settings.timeout)
+        timeout = max(remaining_s, 0.0) + self.settings.timeout
+        return await post(self._client, url, {"model": self.name, **body}, timeout)
 
     async def _separate_reasoning(self, request: Request, reply: Reply) -> Reply:
         """Treat a text cut by the output limit as reasoning if the model is known to reason.

@@ -253,11 +253,6 @@ class ServerFailure(Exception):
         self.status = status
         self.meaning = meaning
 
-    @property
-    def may_be_a_parameter(self) -> bool:
-        """True if the server may have rejected a parameter rather than the messages."""
-        return self.status in (400, 422)
-
 
 def classify_exception(error: BaseException) -> ServerFailure:
     """Classify an exception of a request.

@@ -68,7 +68,7 @@ class TokenScores:
         """Set up scoring; nothing is sent yet.
 
         Args:
-            model: Name of the model, as the server calls it.
+            model: Name of the model, for messages.
             chat: Returns the chat completion of messages, requested with further parameters.
             post_to_endpoint: Returns the reply of an endpoint next to /v1 (`tokenize`,
                 `detokenize`) to a body. Both functions raise ServerFailure or Refusal.
@@ -268,7 +268,7 @@ class TokenScores:
     async def _call_endpoint(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Call an endpoint. Raises ServerFailure, of kind `question` if the server lacks it."""
         try:
-            document = await self._post_to_endpoint(name, {"model": self.model, **body})
+            document = await self._post_to_endpoint(name, body)
         except Refusal:
             document = None
         except ServerFailure as failure:

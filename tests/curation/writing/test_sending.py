@@ -41,7 +41,7 @@ def no_proxies(monkeypatch):
 
 @pytest.mark.parametrize("address", [*REMOTE_ADDRESSES, None])
 def test_remote_addresses(address, monkeypatch):
-    """Proxies and local addresses: see `tests/eval_harness/models/http/test_client.py`."""
+    """Proxies and local addresses: see `tests/eval_harness/models/http/test_requests.py`."""
     assert not any(map(remote_host, LOCAL_ADDRESSES)) and remote_host(server_address("m", address))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert (remote_host(server_address("m", address)) is None) == (address is None)
