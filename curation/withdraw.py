@@ -16,10 +16,10 @@ from typing import Any
 
 from curation.custom_sets.hallucination import CONTROLS_NOTE_START, describe_controls
 from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
-from curation.deidentify.image_folder import is_gmai_folder
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
-from curation.gmai.sources import UNIT_JOURNAL, keyed_patient_id
+from curation.deidentify.review_texts import is_gmai_folder
+from curation.gmai.sources import UNIT_JOURNAL, keyed_patient_id, withdraw_patient
 from curation.images.privacy import (
     DEIDENTIFICATION_REPORT,
     DEIDENTIFIED_TABLE,
@@ -202,11 +202,12 @@ def _withdraw_images(folder: Path, ids: Set[str]) -> dict[str, int]:
     return dict(counts)
 
 
-def withdraw_group(folder: Path, ids: Set[str]) -> dict[str, int]:
+def withdraw_group(folder: Path, group: str, ids: Set[str]) -> dict[str, int]:
     """Rewrite a set without a group, and add the group to the list next to the key.
 
     Args:
-        folder: set written by `curate`, or folder written by `deidentify`.
+        folder: set written by `curate`, or folder of `deidentify` or of `curate gmai`.
+        group: the group's name in the original table, or its keyed id.
         ids: the group's ids (`group_ids`).
 
     Returns:
@@ -216,6 +217,8 @@ def withdraw_group(folder: Path, ids: Set[str]) -> dict[str, int]:
         BadInput: `curate` did not write the folder, the folder does not have the group, or no
             question would be left.
     """
+    if is_gmai_folder(folder):
+        return withdraw_patient(folder / "private", group, ids)
     if (folder / DEIDENTIFICATION_REPORT).is_file():
         return _withdraw_images(folder, ids)
     manifest = _read_json(folder / "manifest.json")
@@ -290,6 +293,18 @@ def withdraw_group(folder: Path, ids: Set[str]) -> dict[str, int]:
             },
         )
     return {kind: count for kind, count in counts.items() if count}
+
+
+def describe_rebuild(folder: Path) -> str:
+    """Return how to rebuild the datasets that were made from a folder before the withdrawal."""
+    if is_gmai_folder(folder):
+        return f"medprobe curate gmai SOURCES --out {folder}, which rebuilds {folder / 'dataset'} and {folder / 'tsv'}"
+    if (folder / DEIDENTIFICATION_REPORT).is_file():
+        return (
+            f"withdraw them from every set made from {folder / 'images'} (`medprobe curate id` prints their id there)"
+        )
+    manifest = _read_json(folder / "manifest.json")
+    return f"medprobe build {manifest['format']} --as {manifest['name']} --source {folder}"
 
 
 def _remove_entries(document: Any, withdrawn: set[str]) -> Any:

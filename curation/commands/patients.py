@@ -114,7 +114,7 @@ def texts(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7865,
 ) -> None:
     """Serve a page on which a person decides about images with burned-in text."""
-    from curation.deidentify.image_folder import build_text_review, pending_images
+    from curation.deidentify.review_texts import build_text_review, pending_images
     from dataset_builders.browser_page.page import serve_page
 
     purpose = f"deciding about {len(pending_images(folder))} images"
@@ -149,22 +149,17 @@ def withdraw(
 
     All other questions keep their ids, and later commands leave the patient out.
     """
-    import json
-
-    from curation.deidentify.image_folder import is_gmai_folder
-    from curation.gmai.sources import withdraw_patient
-    from curation.images.privacy import DEIDENTIFICATION_REPORT
     from curation.withdraw import (
         UNREACHED_COPIES,
+        describe_rebuild,
         group_ids,
         withdraw_from_runs,
         withdraw_from_store,
         withdraw_group,
     )
 
-    is_gmai = is_gmai_folder(folder)
     ids = group_ids(folder, group)
-    removed = withdraw_patient(folder / "private", group) if is_gmai else withdraw_group(folder, ids)
+    removed = withdraw_group(folder, group, ids)
     for kind, count in removed.items():
         typer.echo(f"removed: {count} {kind}")
     for root in runs or ():
@@ -174,18 +169,7 @@ def withdraw(
             typer.echo(f"removed from {store}: {result}. Submit its run again after --runs has reduced it.")
 
     # Datasets that were built earlier still contain the patient, so state how to rebuild them.
-    if is_gmai:
-        next_step = (
-            f"medprobe curate gmai SOURCES --out {folder}, which rebuilds {folder / 'dataset'} and {folder / 'tsv'}"
-        )
-    elif (folder / DEIDENTIFICATION_REPORT).is_file():
-        next_step = (
-            f"withdraw them from every set made from {folder / 'images'} (`medprobe curate id` prints their id there)"
-        )
-    else:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        next_step = f"medprobe build {manifest['format']} --as {manifest['name']} --source {folder}"
-    typer.echo(f"next: {next_step}, and publish again.")
+    typer.echo(f"next: {describe_rebuild(folder)}, and publish again.")
     typer.echo(UNREACHED_COPIES)
 
 

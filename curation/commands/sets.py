@@ -116,12 +116,11 @@ def probe(
             "notes": [note, ABSENT_NOTE],
         }  # fmt: skip
 
-    probed_images = {row["image"] for row in rows}
     set_images.write_custom_set(
         out,
         "probmed",
         images,
-        probed_images,
+        {row["image"] for row in rows},
         metadata,
         write_files,
         text_search=not no_text_search,

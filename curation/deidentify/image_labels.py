@@ -234,9 +234,8 @@ def write_volume(path: Path, out: Path) -> None:
     Raises:
         Skipped: the file is not a complete NIfTI volume.
     """
-    import nibabel as untyped
+    import nibabel
 
-    nibabel: Any = untyped
     loaded = open_volume(path)
     # Copy field by field: a header's free texts and extensions may name the patient.
     with skip_on_error("not a complete NIfTI file"):

@@ -239,8 +239,7 @@ def _mark(picture: np.ndarray, place: tuple[int, int], is_ring: bool = False) ->
 
 def _inside_ring(picture: np.ndarray, place: tuple[int, int]) -> np.ndarray:
     """Return the grey values inside a ring at (x, y)."""
-    values: np.ndarray = _patch(picture, place)[DISTANCES_PX <= MARKER_RADIUS_PX]
-    return values
+    return _patch(picture, place)[DISTANCES_PX <= MARKER_RADIUS_PX]
 
 
 def _patch(picture: np.ndarray, place: tuple[int, int]) -> np.ndarray:

@@ -122,7 +122,10 @@ def read_slices(folder: Path, patient_pattern: str | None, body_part: str) -> tu
     Raises:
         BadInput: not a folder, or an invalid pattern.
     """
-    dataset = _open_folder(folder, patient_pattern)
+    try:
+        dataset = SourceDataset(name="exam", reader="dicom", path=folder, patient=patient_pattern or DEFAULT_PATIENT)
+    except ValidationError as error:
+        raise BadInput(f"{folder}: {error.errors()[0]['msg']}. Give a folder, and a pattern with a group.") from None
     files = DatasetFiles(dataset)
     slices: list[SourceSlice] = []
     skips = files.skips
@@ -152,14 +155,6 @@ def read_slices(folder: Path, patient_pattern: str | None, body_part: str) -> tu
         except Contradiction as error:
             skips += [skip_from_error(dataset.name, relative_name(image.path, folder), error) for image in images]
     return slices, skips
-
-
-def _open_folder(folder: Path, patient_pattern: str | None) -> SourceDataset:
-    """Describe a folder to the readers of labelled data. Raises BadInput if it cannot be read."""
-    try:
-        return SourceDataset(name="exam", reader="dicom", path=folder, patient=patient_pattern or DEFAULT_PATIENT)
-    except ValidationError as error:
-        raise BadInput(f"{folder}: {error.errors()[0]['msg']}. Give a folder, and a pattern with a group.") from None
 
 
 def _read_image(path: Path, series_id: str, data: Any, ignored: list[str], body_part: str) -> SourceSlice:

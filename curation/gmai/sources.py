@@ -17,7 +17,7 @@ import json
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -480,7 +480,7 @@ def _targets_overlap(target: PictureLabel, neighbour: PictureLabel) -> bool:
     return bool(mask[top_px : int(np.ceil(box[1] + box[3])), left_px : int(np.ceil(box[0] + box[2]))].any())
 
 
-def withdraw_patient(private: Path, group: str) -> dict[str, int]:
+def withdraw_patient(private: Path, group: str, ids: Set[str]) -> dict[str, int]:
     """Remove a patient's pictures and journal entries from the work folder.
 
     The private list of file names and the contact sheets, which may show the patient, are deleted,
@@ -489,6 +489,7 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
     Args:
         private: private folder of the work folder.
         group: the patient's id in the sources, or the keyed id in the dataset's column `group`.
+        ids: keyed ids that `group` may mean.
 
     Returns:
         Counts of removed images and targets.
@@ -498,12 +499,7 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
     """
     with lock_folder(private, "gmai"):
         entries = read_journal(private / UNIT_JOURNAL)
-        ids = load_pseudonyms(private.with_name("dataset"))
-        patient_ids = {
-            group,
-            *(keyed_patient_id(entry["registry"], group, ids) for entry in entries),
-        }
-        patient_ids &= {item["patient"] for entry in entries for item in entry["items"]}
+        patient_ids = ids & {item["patient"] for entry in entries for item in entry["items"]}
         if len(patient_ids) != 1:
             raise BadInput(
                 f"{private}: {len(patient_ids)} patients match {group!r}. "

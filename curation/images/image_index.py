@@ -290,8 +290,7 @@ def rescale_to_uint8(values: np.ndarray, low: float, high: float) -> np.ndarray:
         return np.zeros(values.shape, np.uint8)
 
     scaled = np.clip((np.where(np.isfinite(values), values, low).astype(np.float64) - low) / (high - low), 0, 1)
-    grey: np.ndarray = (scaled * 255).round().astype(np.uint8)
-    return grey
+    return (scaled * 255).round().astype(np.uint8)
 
 
 def list_images(images: Path | ImageSource) -> list[str]:

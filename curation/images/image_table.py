@@ -82,10 +82,7 @@ def read_dataframe(path: Path) -> pd.DataFrame:
         if kind == ".parquet":
             import pyarrow.parquet as pq
 
-            frame: pd.DataFrame = pq.read_table(path).to_pandas(
-                integer_object_nulls=True
-            )  # integers beside nulls stay integers
-            return frame
+            return pq.read_table(path).to_pandas(integer_object_nulls=True)  # integers beside nulls stay integers
         if kind == ".jsonl":
             rows = read_json_records(path)
             if not all(isinstance(row, dict) for row in rows):

@@ -11,7 +11,7 @@ from them need no list: these names serve as ids.
 
 Text is detected with rapidocr (its models ship with the package; no downloads). Only its position
 is used and stored, never the recognised characters. A person decides what happens to an image with
-text (`deidentify/image_folder.py`).
+text (`deidentify/review_texts.py`).
 """
 
 import csv

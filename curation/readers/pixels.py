@@ -334,8 +334,7 @@ def _stored_values(data: Any, ignored: list[str]) -> np.ndarray:
 
     shift = data.HighBit + 1 - data.BitsStored if "HighBit" in data else 0
     if not shift or data.file_meta.TransferSyntaxUID.is_encapsulated:
-        array: np.ndarray = pixel_array(data)
-        return array
+        return pixel_array(data)
 
     # pydicom clears the bits above BitsStored, so BitsStored includes all bits up to HighBit while
     # decoding.
@@ -400,24 +399,20 @@ def orient_upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
     Returns:
         The reoriented picture.
     """
-    from nibabel import orientations as untyped
+    from nibabel.orientations import apply_orientation, io_orientation
 
-    orientations: Any = untyped
     row, column = orientation[:3], orientation[3:]
 
     # DICOM is LPS, nibabel RAS: the first two axes are negated.
     affine = np.eye(4)
     affine[:3, :3] = np.stack([np.cross(row, column), column, row], axis=1) * [[-1], [-1], [1]]
 
-    view = list(PLANE_AXCODES.values())[int(orientations.io_orientation(affine)[0, 0])]
-    turned: np.ndarray = orientations.apply_orientation(picture[None], orientation_transform(view, affine))
-    return turned[0]
+    view = list(PLANE_AXCODES.values())[int(io_orientation(affine)[0, 0])]
+    return apply_orientation(picture[None], orientation_transform(view, affine))[0]
 
 
 def orientation_transform(view: str, affine: np.ndarray) -> np.ndarray:
     """Return nibabel's orientation transform from the axes of an affine to these axis codes."""
-    from nibabel import orientations as untyped
+    from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
 
-    orientations: Any = untyped
-    turn: np.ndarray = orientations.ornt_transform(orientations.io_orientation(affine), orientations.axcodes2ornt(view))
-    return turn
+    return ornt_transform(io_orientation(affine), axcodes2ornt(view))

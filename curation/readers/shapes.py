@@ -188,8 +188,7 @@ def decode_segmentation(segmentation: Any, shape: tuple[int, int]) -> np.ndarray
         if not is_compressed and (sum(counts) != shape[0] * shape[1] or min(counts) < 0):
             raise Skipped("a segmentation cannot be decoded (its runs do not add up to the image)")
 
-        decoded: np.ndarray = coco.decode(segmentation if is_compressed else coco.frPyObjects(segmentation, *shape))
-    return decoded.astype(bool)
+        return coco.decode(segmentation if is_compressed else coco.frPyObjects(segmentation, *shape)).astype(bool)
 
 
 def fill_polygons(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
@@ -210,8 +209,8 @@ def fill_polygons(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.
     if not all((np.abs(polygon) <= 4 * max(shape)).all() for polygon in polygons):
         raise Skipped("a polygon lies outside its image")
 
-    united: np.ndarray = coco.decode(coco.merge(coco.frPyObjects([polygon.tolist() for polygon in polygons], *shape)))
-    return united.astype(bool)
+    united = coco.merge(coco.frPyObjects([polygon.tolist() for polygon in polygons], *shape))
+    return coco.decode(united).astype(bool)
 
 
 # Pascal VOC

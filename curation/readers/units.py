@@ -452,8 +452,7 @@ def _fill_nested(areas: list[np.ndarray]) -> np.ndarray:
         if shared_px > slack and not (smaller - shared_px <= slack and larger - shared_px > smaller**0.5):
             raise Contradiction("contours of one ROI of an RTSTRUCT cross or are duplicated")
 
-    region: np.ndarray = np.logical_xor.reduce(areas)
-    return region
+    return np.logical_xor.reduce(areas)
 
 
 TOUCHING_SHARE = 0.05

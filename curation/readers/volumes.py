@@ -268,11 +268,10 @@ def open_volume(path: Path) -> Any:
         Contradiction: sform and qform disagree. Programs differ in which of the two they use, so
             which side is left would depend on the program.
     """
-    import nibabel as untyped
+    import nibabel
 
-    nibabel: Any = untyped
     with skip_on_error("not a complete NIfTI file"):
-        loaded = nibabel.load(path)
+        loaded: Any = nibabel.load(path)
         (sform, s_code), (qform, q_code) = (
             loaded.get_sform(coded=True),
             loaded.get_qform(coded=True),
@@ -300,9 +299,8 @@ def read_oriented(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple
     Raises:
         Skipped: not a 3D volume.
     """
-    import nibabel as untyped
+    import nibabel
 
-    nibabel: Any = untyped
     loaded = open_volume(path)
     with skip_on_error("not a complete NIfTI file"):
         if len(loaded.shape) == 4 and loaded.shape[3] == 1:

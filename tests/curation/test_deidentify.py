@@ -21,7 +21,7 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import JPEG2000, JPEGBaseline8Bit
 
-from curation.deidentify.image_folder import TEXT_DECISION, decide_on_image, deidentify_folder, pending_images
+from curation.deidentify.image_folder import deidentify_folder
 from curation.deidentify.image_labels import load_image_labels
 from curation.deidentify.patient_table import (
     PatientTable,
@@ -32,6 +32,7 @@ from curation.deidentify.patient_table import (
     redact_birth_dates,
     redact_words,
 )
+from curation.deidentify.review_texts import TEXT_DECISION, decide_on_image, pending_images
 from curation.gmai.sources import read_sources
 from curation.images.privacy import load_file_names, read_boxes
 from dataset_builders.browser_page.page_markup import KEY_HELP

@@ -202,7 +202,7 @@ def test_withdrawn_patients_do_not_return_and_leave_runs(custom_set, tmp_path):
 
 def test_other_folders_are_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
-    assert "not a set" in refused(withdraw_group, tmp_path, {"x"})
+    assert "not a set" in refused(withdraw_group, tmp_path, "x", {"x"})
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
     # In a set that was made from a keyed folder, that folder's ids are names.
     assert group_ids(tmp_path, "g-1") == {"g-1"}

@@ -16,7 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from curation.deidentify.image_folder import build_text_review, decide_on_image, pending_images
+from curation.deidentify.review_texts import build_text_review, decide_on_image, pending_images
 from curation.gmai import benchmark_files, pipeline, sources
 from curation.gmai.label_table import TAGS_FILE
 from curation.gmai.pipeline import VALIDATION_LOG, build_tagging, build_validation

@@ -83,9 +83,8 @@ def test_patients_come_from_patterns_tables_and_headers(all_sources):
     assert (ct[0].facts["modality"], ct[0].facts["age"], ct[0].facts["sex"]) == ("CT", "061Y", "F")
 
 
-def test_a_volume_gives_the_k_largest_slices_per_label(tmp_path):
-    sources = read_sources(write_all(tmp_path, only={"nifti"}))
-    pictures, _ = read_source(sources, "nifti-ct")
+def test_a_volume_gives_the_k_largest_slices_per_label(all_sources):
+    pictures, _ = read_source(all_sources, "nifti-ct")
     areas = {}
     for (name, key, label), mask in TRUTH.items():
         if name == "nifti-ct":
