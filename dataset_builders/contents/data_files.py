@@ -28,9 +28,6 @@ STANDARD_CONFIGS = ("questions", "cases", "questions_text")
 """Configs that belong to medprobe with or without a description."""
 FRONT_MATTER = re.compile(r"\s*---[ \t]*\r?\n(.*?)(?:\r?\n)?---[ \t]*(?:\r?\n|$)", re.DOTALL)
 
-DataFiles = Mapping[str, Mapping[str, list[str]]]
-"""Config -> split -> paths of its Parquet files in the repository."""
-
 
 def group_data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
     """Group the data files among a repository's paths by config and split."""
@@ -61,14 +58,21 @@ def _read_sha256(path: Path, *_: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str, Any]]:
+def hash_data_files(folder: Path) -> dict[str, str]:
+    """Return the path of each data file in a repository's folder -> its SHA-256."""
+    paths = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
+    names = list(filter(DATA_FILE.fullmatch, paths))
+    return dict(zip(names, hash_files([folder / name for name in names]), strict=True))
+
+
+def config_entries(sha256: Mapping[str, str]) -> list[dict[str, Any]]:
     """Build the entries of the card's `configs`: the files of each config and the digest of their
     rows.
 
     Args:
-        files: the repository's data files.
-        sha256: path in the repository -> SHA-256 of the file.
+        sha256: path of each data file in the repository -> its SHA-256.
     """
+    files = group_data_files(sha256)
     default = next((config for config in ("questions", "questions_text") if config in files), "")
     entries = []
 
@@ -89,9 +93,7 @@ def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str
 
 def folder_config_entries(folder: Path) -> list[dict[str, Any]]:
     """Build the entries for the data files in a folder."""
-    files = group_data_files([path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")])
-    names = [name for splits in files.values() for listed in splits.values() for name in listed]
-    return config_entries(files, dict(zip(names, hash_files([folder / name for name in names]), strict=True)))
+    return config_entries(hash_data_files(folder))
 
 
 def update_card_configs(card: str, entries: list[dict[str, Any]], location: object) -> str:

@@ -15,7 +15,6 @@ from dataset_builders.contents.data_files import (
     CARD_FILE,
     DATA_FILE,
     STANDARD_CONFIGS,
-    DataFiles,
     config_entries,
     group_data_files,
     hash_files,
@@ -108,7 +107,7 @@ def merge_published(
         path: recorded_ids[path] if path in changes.preserved else ids[path] for path in {*files, *changes.preserved}
     }
     if configs:
-        entries = config_entries(*_data_files_after(changes, configs, ids, stored, read_stored))
+        entries = config_entries(_hash_files_after(changes, configs, ids, stored, read_stored))
         text = update_card_configs(_decode_text(files[CARD_FILE]), entries, CARD_FILE).encode()
         current, record[CARD_FILE] = stored.get(CARD_FILE), content_ids(text)
 
@@ -128,14 +127,14 @@ def merge_published(
     return changes
 
 
-def _data_files_after(
+def _hash_files_after(
     changes: PublishChanges,
     configs: Collection[str],
     ids: Mapping[str, list[str]],
     stored: Mapping[str, str],
     read_stored: Callable[[str], bytes],
-) -> tuple[DataFiles, dict[str, str]]:
-    """Return our configs' data files after the changes, and the SHA-256 of each."""
+) -> dict[str, str]:
+    """Return our configs' data files after the changes -> the SHA-256 of each."""
     sha256: dict[str, str] = {}
     for path in {*stored, *changes.write}:
         if DATA_FILE.fullmatch(path) and path.partition("/")[0] in configs:
@@ -146,7 +145,7 @@ def _data_files_after(
             elif changes.write[path] is not None:
                 sha256[path] = ids[path][0]
 
-    return group_data_files(sha256), sha256
+    return sha256
 
 
 def _parse_record(content: bytes) -> dict[str, list[str]]:

@@ -23,8 +23,8 @@ from dataset_builders.contents.data_files import (
     DATA_FILE,
     check_card_configs,
     config_entries,
-    folder_config_entries,
     group_data_files,
+    hash_data_files,
     hash_files,
 )
 from dataset_builders.errors import BadInput, clip
@@ -235,8 +235,7 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     """
     folder = Path(data)
     if folder.is_dir() and revision is None:
-        present = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
-        return _open_checked(str(data), folder, None, present, folder_config_entries(folder))
+        return _open_checked(str(data), folder, None, hash_data_files(folder))
     if folder.is_file():
         raise BadInput(f"{data}: is a file, not a dataset folder. {OPEN_REMEDY}")
     if not is_repo_id(str(data)):
@@ -294,7 +293,7 @@ def _open_from_hub(data: str, revision: str | None) -> Repository:
             if DATA_FILE.fullmatch(name)
         }
         folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=data, repo_type="dataset") / "snapshots" / commit
-        return _open_checked(data, folder, commit, list(stored), config_entries(group_data_files(stored), sha256))
+        return _open_checked(data, folder, commit, sha256)
 
 
 def _download(data: str, revision: str, name: str) -> Path:
@@ -302,14 +301,12 @@ def _download(data: str, revision: str, name: str) -> Path:
         return Path(with_retries(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
 
 
-def _open_checked(
-    data: str, folder: Path, revision: str | None, present: list[str], entries: list[dict[str, Any]]
-) -> Repository:
+def _open_checked(data: str, folder: Path, revision: str | None, sha256: Mapping[str, str]) -> Repository:
     """Check a repository's files, manifest and card, and open it.
 
-    `present` are the repository's paths. `entries` are what its card must record about them.
+    `sha256`: path of each data file -> its digest, which the card must record.
     """
-    files = group_data_files(present)
+    files = group_data_files(sha256)
     if not files.keys() & {"questions", "questions_text"}:
         raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {OPEN_REMEDY}")
     manifest = load_manifest(folder, data)
@@ -323,7 +320,7 @@ def _open_checked(
 
     # A folder without a card is accepted; one with a card that differs is not.
     card = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace") if (folder / CARD_FILE).is_file() else ""
-    check_card_configs(card, entries, f"{data}: {CARD_FILE}", STALE_CARD_REMEDY)
+    check_card_configs(card, config_entries(sha256), f"{data}: {CARD_FILE}", STALE_CARD_REMEDY)
     return Repository(data, folder, revision, manifest, files)
 
 
@@ -391,30 +388,30 @@ class SplitChanges:
         return bool(self.added or self.removed or self.changed or self.images)
 
 
-def open_versions(old_name: str, new_name: str) -> tuple[Repository, Repository]:
-    """Open two versions of a dataset.
+def compare_versions(old_name: str, new_name: str) -> list[SplitChanges]:
+    """Compare two versions of a dataset split by split.
 
     Args:
-        old_name: `ORG/NAME@TAG` or a folder.
-        new_name: likewise, or `@TAG` of the first repository.
+        old_name: the earlier version, `ORG/NAME@TAG` or a folder.
+        new_name: the later version, likewise, or `@TAG` of the first repository.
+
+    Returns:
+        A report per split, in the order of the new version; removed questions in their old order.
 
     Raises:
         BadInput: a version cannot be opened, or they belong to different benchmarks.
     """
-    old_repository, old = _parse_version(old_name)
-    new_repository, new = _parse_version(new_name)
+    old_repository, old_revision = _parse_version(old_name)
+    new_repository, new_revision = _parse_version(new_name)
     if not old_repository:
         raise BadInput(f"{old_name}: contains no dataset name. Give ORG/NAME@TAG, or a folder.")
-    versions = (
-        open_repository(old_repository, old),
-        open_repository(new_repository or old_repository, new),
-    )
-    if versions[0].family != versions[1].family:
+    old = open_repository(old_repository, old_revision)
+    new = open_repository(new_repository or old_repository, new_revision)
+    if old.family != new.family:
         raise BadInput(
-            f"{old_name}, {new_name}: belong to {versions[0].family} and {versions[1].family}; compare versions of one dataset."
+            f"{old_name}, {new_name}: belong to {old.family} and {new.family}; compare versions of one dataset."
         )
-
-    return versions
+    return [_compare_split(split, old, new) for split in dict.fromkeys([*new.splits, *old.splits])]
 
 
 def _parse_version(name: str) -> tuple[str, str | None]:
@@ -425,19 +422,6 @@ def _parse_version(name: str) -> tuple[str, str | None]:
     if at and not revision:
         raise BadInput(f"{name}: has no version after the @. Give a tag, e.g. {repository or 'ORG/NAME'}@v1.0.0.")
     return repository, revision or None
-
-
-def compare_versions(old: Repository, new: Repository) -> list[SplitChanges]:
-    """Compare two versions split by split.
-
-    Args:
-        old: the earlier version.
-        new: the later version.
-
-    Returns:
-        A report per split, in the order of the new version; removed questions in their old order.
-    """
-    return [_compare_split(split, old, new) for split in dict.fromkeys([*new.splits, *old.splits])]
 
 
 def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges:

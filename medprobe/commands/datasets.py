@@ -146,6 +146,6 @@ def diff(
     ] = 20,
 ) -> None:
     """List the questions that were added, removed or changed between two versions, in Markdown."""
-    from dataset_builders.hub.repository import compare_versions, format_changes, open_versions
+    from dataset_builders.hub.repository import compare_versions, format_changes
 
-    typer.echo(format_changes(compare_versions(*open_versions(old_version, new_version)), max_listed))
+    typer.echo(format_changes(compare_versions(old_version, new_version), max_listed))

@@ -21,7 +21,7 @@ from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import is_released
 from dataset_builders.hub.publish import publish
-from dataset_builders.hub.repository import compare_versions, format_changes, open_repository, open_versions
+from dataset_builders.hub.repository import compare_versions, format_changes, open_repository
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.schema import Case, CaseImage, Question, SourceContent
 from tests import commands
@@ -86,7 +86,7 @@ def test_diff_reports_exactly_the_changes(tmp_path, seed):
         write_dataset(tmp_path / "old", old_cases),
         write_dataset(tmp_path / "new", new_cases),
     )
-    [changes] = compare_versions(*open_versions(str(old_folder), str(new_folder)))
+    [changes] = compare_versions(str(old_folder), str(new_folder))
     assert set(changes.added) == {q.question_id for old_case in added_cases for q in old_case.questions}
     assert set(changes.removed) == {q.question_id for n in removed_numbers for q in old_cases[n].questions}
     assert {name: next(iter(columns)) for name, columns in changes.changed.items()} == expected
@@ -104,7 +104,7 @@ def test_diff_of_tags_on_the_hub(api, tmp_path):
     assert "one pair more" in commit.message
     output = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
     assert "added: 2 (003-1, 003-2)" in output and "not comparable" in output
-    assert "No change" in format_changes(compare_versions(*open_versions("ORG/set@v2", str(second_version))))
+    assert "No change" in format_changes(compare_versions("ORG/set@v2", str(second_version)))
     for old_version, new_version in (
         ("ORG/set@v1", "@v9"),
         ("@v1", "@v2"),
@@ -112,7 +112,7 @@ def test_diff_of_tags_on_the_hub(api, tmp_path):
         ("nowhere", "@v2"),
     ):
         with pytest.raises(BadInput):
-            open_versions(old_version, new_version)
+            compare_versions(old_version, new_version)
 
     with pytest.raises(BadInput, match="--tag"):
         publish(second_version, "ORG/set", notes="x")
