@@ -405,7 +405,7 @@ def render_eval_yaml(description: Description, tasks: Sequence[HubTask]) -> str:
     fields: dict[str, Any] = {"input": "question", "target": "target", "choices": "options"}
     if not description.text_only:
         fields["input_image"] = "image_uri"
-    document = {
+    document: dict[str, Any] = {
         "name": repository_title(description),
         "description": f"{summary} Each task has one metric ({metrics}).",
         "evaluation_framework": "inspect-ai",
