@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import medprobe
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLITS
 from eval_harness.records.result import read_result
-from eval_harness.runs.config import option_types
+from eval_harness.runs.config import OPTION_TYPES
 from eval_harness.store.adding import withdraw
 from medprobe.score_table import as_text
 from tests.commands import medprobe as command
@@ -286,7 +286,7 @@ def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, wo
 
 def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
     parameters = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options", "arms"}
-    assert parameters <= set(option_types())
+    assert parameters <= set(OPTION_TYPES)
     honours = scripted(2)()
     honours.options = ("generation", "thinking")
     run = medprobe.evaluate(

@@ -196,9 +196,8 @@ def _iter_log_samples(path: Path) -> "Iterator[EvalSample]":
     """
     from inspect_ai.log import read_eval_log_samples
 
-    samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=SKIPPED_SAMPLE_FIELDS)
     try:
-        yield from samples
+        yield from read_eval_log_samples(path, resolve_attachments=True, exclude_fields=SKIPPED_SAMPLE_FIELDS)
     except Exception as error:  # see _read_log_header
         raise _damaged_log(path, error) from None
 

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput, clip
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FILE_BYTES
 from eval_harness.records.names import printable_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DEFAULT_MAX_UNPACKED_BYTES = 512 << 20
 """Maximum unpacked bytes of a Parquet file if the number of expected answers is unknown."""
@@ -328,7 +328,7 @@ def iter_parquet_rows(
     max_bytes: int = DEFAULT_MAX_UNPACKED_BYTES,
     max_rows: int = MAX_ANSWERS,
     name: str = "answers.parquet",
-    schema: "pa.Schema | None" = None,
+    schema: pa.Schema | None = None,
 ) -> Iterator[Record]:
     """Yield the rows of a Parquet file, or of the bytes of an answers.parquet.
 
@@ -346,8 +346,6 @@ def iter_parquet_rows(
     Raises:
         BadInput: If the file is damaged, has impossible sizes, or exceeds the limits.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     def unreadable(reason: str) -> BadInput:
         # The library's messages may quote the path, which visitors of a board must not see.
@@ -407,7 +405,7 @@ def iter_parquet_rows(
         raise unreadable(str(error) or type(error).__name__) from None
 
 
-def _column_types(schema: "pa.Schema") -> dict[str, str]:
+def _column_types(schema: pa.Schema) -> dict[str, str]:
     """Return column -> type; the name of a list's elements (item, element) is ignored."""
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 

@@ -24,36 +24,6 @@ from eval_harness.benchmarks.spec import (
 from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Graded, make_units
 
-_PROMPTS = (
-    Prompt(
-        "single",
-        "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above.",
-        "GMAI-MMBench Table 8, single choice",
-        DOT_LINES,
-    ),
-    Prompt(
-        "multiple",
-        "Question: {question}\nOptions:\n{options}\nPlease select all correct answers from the options above. "
-        "Note that there is more than one correct answer.\n"
-        "Please output the answer options directly, separated by commas. For example: A,B",
-        "GMAI-MMBench Table 8, multiple choice",
-        DOT_LINES,
-    ),
-    bare_question_prompt("the question as it stands; not a protocol of the paper"),
-)
-
-_DEFAULTS = {
-    "mc": "single",
-    "multiple": "multiple",
-    **dict.fromkeys(OPEN_ENDED_METHODS, "question"),
-}
-
-_METRICS = {
-    "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
-    "accuracy_macro_task": MetricInfo("Accuracy, mean over tasks", "Mean of the accuracies of the clinical tasks."),
-    "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Correct picks among all picks."),
-    "mcq_recall": MetricInfo("Multiple choice: recall", "Correct picks among all correct options."),
-}
 # VLMEvalKit replaces these characters by spaces before it looks for letters.
 _BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
 # VLMEvalKit's list of refusals, verbatim.
@@ -152,9 +122,34 @@ SPEC = EvalSpec(
     units=units,
     read_official=read_official,
     headline="accuracy",
-    metrics=_METRICS,
-    prompts=_PROMPTS,
-    default_prompts=_DEFAULTS,
+    metrics={
+        "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
+        "accuracy_macro_task": MetricInfo("Accuracy, mean over tasks", "Mean of the accuracies of the clinical tasks."),
+        "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Correct picks among all picks."),
+        "mcq_recall": MetricInfo("Multiple choice: recall", "Correct picks among all correct options."),
+    },
+    prompts=(
+        Prompt(
+            "single",
+            "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above.",
+            "GMAI-MMBench Table 8, single choice",
+            DOT_LINES,
+        ),
+        Prompt(
+            "multiple",
+            "Question: {question}\nOptions:\n{options}\nPlease select all correct answers from the options above. "
+            "Note that there is more than one correct answer.\n"
+            "Please output the answer options directly, separated by commas. For example: A,B",
+            "GMAI-MMBench Table 8, multiple choice",
+            DOT_LINES,
+        ),
+        bare_question_prompt("the question as it stands; not a protocol of the paper"),
+    ),
+    default_prompts={
+        "mc": "single",
+        "multiple": "multiple",
+        **dict.fromkeys(OPEN_ENDED_METHODS, "question"),
+    },
     max_tokens=1024,
     hidden_split="test",
     hidden_metrics={"accuracy": "single", "mcq_accuracy": "multiple"},

@@ -142,24 +142,6 @@ _PROMPTS = (
     bare_question_prompt("MediConfusion authors' prefix scoring of chat models: the question as it stands"),
 )
 
-_DEFAULTS = {
-    "mc": "mc-0",
-    "gd": "gd-default",
-    "ps": "question",
-    "ps_official": "question",
-    "ff": "ff-default",
-}
-
-_METRICS = {
-    "set_accuracy": MetricInfo("Set accuracy", "Pairs with both images answered correctly."),
-    "individual_accuracy": MetricInfo("Individual accuracy", "Questions answered correctly."),
-    "confusion": MetricInfo(
-        "Confusion",
-        "Pairs with the same option chosen for both images, among pairs with two valid answers.",
-        False,
-    ),
-    "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
-}
 # The nine forms of `clean_up_manual`, verbatim.
 _FORMS = ("{0}", "{0}:", ".{0}", ".{0}:", "{0}.", '{0}")', '("{0}":', '("{0}")', '("{0}").')
 
@@ -255,9 +237,24 @@ SPEC = EvalSpec(
     units=units,
     read_official=read_official,
     headline="set_accuracy",
-    metrics=_METRICS,
+    metrics={
+        "set_accuracy": MetricInfo("Set accuracy", "Pairs with both images answered correctly."),
+        "individual_accuracy": MetricInfo("Individual accuracy", "Questions answered correctly."),
+        "confusion": MetricInfo(
+            "Confusion",
+            "Pairs with the same option chosen for both images, among pairs with two valid answers.",
+            False,
+        ),
+        "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
+    },
     prompts=_PROMPTS,
-    default_prompts=_DEFAULTS,
+    default_prompts={
+        "mc": "mc-0",
+        "gd": "gd-default",
+        "ps": "question",
+        "ps_official": "question",
+        "ff": "ff-default",
+    },
     # The authors' prompt file, `init_prompts: default` (used by `configs/Models/gpt/vanilla.json`).
     system="You are a helpful assitant expert in medical domain.",
     judged_free_form=True,

@@ -195,17 +195,13 @@ def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -
 # --- writing and reading tables ---
 
 
-def encode_answers(answers: pd.DataFrame) -> bytes:
-    """Encode the content of `answers.parquet`; the same rows give the same bytes."""
-    return _encode(answers, ANSWERS_SCHEMA)
+def encode_table(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
+    """Encode `answers.parquet` or `judge.parquet`; the same rows give the same bytes.
 
-
-def encode_judge_replies(replies: pd.DataFrame) -> bytes:
-    """Encode the content of `judge.parquet`."""
-    return _encode(replies, JUDGE_SCHEMA)
-
-
-def _encode(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
+    Args:
+        frame: The rows.
+        schema: Columns to write (ANSWERS_SCHEMA, JUDGE_SCHEMA).
+    """
     names, sink = schema.names, io.BytesIO()
     rows = (dict(zip(names, row, strict=True)) for row in frame[names].itertuples(index=False, name=None))
     for _ in rewrite_rows(rows, schema, sink):

@@ -300,19 +300,16 @@ def process_results(doc, results):
 
 
 def right(records):
-    return 100 * sum(record["score"] for record in records) / len(records)"""
+    return 100 * sum(record["score"] for record in records) / len(records)
+"""
 
 
 def _render_utils(family: str) -> str:
-    lines = [_UTILS_TEMPLATE.format(family=family)]
-    for metric in eval_spec(family).metrics:
-        lines += [
-            "",
-            "",
-            f"def {metric}(records):",
-            f"    return exports.aggregate_metric(FORMAT, {metric!r}, records)",
-        ]
-    return "\n".join(lines) + "\n"
+    functions = [
+        f"\n\ndef {metric}(records):\n    return exports.aggregate_metric(FORMAT, {metric!r}, records)\n"
+        for metric in eval_spec(family).metrics
+    ]
+    return "".join([_UTILS_TEMPLATE.format(family=family), *functions])
 
 
 def _render_yaml(task: str, selection: Selection) -> str:
@@ -391,18 +388,15 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
     """
     selection = select_for_export(data, split)
     repository = selection.repository
-    rows = selection.questions.to_dict("records")
-    option_count = max(len(row["options"]) for row in rows)
-    several_images = any(len(row_image_ids(row)) > 1 for row in rows)
+    # Case -> row number -> row.
+    rows_by_case = {case: rows.to_dict("index") for case, rows in selection.questions.groupby("case_id")}
+    option_count = int(selection.questions["options"].map(len).max())
+    several_images = any(len(row_image_ids(row)) > 1 for rows in rows_by_case.values() for row in rows.values())
     columns = [
         *("index", "image", *(["image_path"] if several_images else []), "question", *LETTERS[:option_count]),
         *("answer", "category", "split", "question_id", "case_id"),
     ]
 
-    row_numbers = {row["question_id"]: number for number, row in enumerate(rows)}
-    rows_by_case: dict[str, list[dict[Any, Any]]] = {}
-    for row in rows:
-        rows_by_case.setdefault(row["case_id"], []).append(row)
     out.mkdir(parents=True, exist_ok=True)
     path = out / tsv_file_name(repository.name)
     # Ids of the images -> number of the row that stores them.
@@ -414,8 +408,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
             table.writerow(columns)
             # Case by case, so that only one case's images are in memory.
             for case in repository.cases(selection.split, set(rows_by_case)):
-                for row in rows_by_case[case.case_id]:
-                    number = row_numbers[row["question_id"]]
+                for number, row in rows_by_case[case.case_id].items():
                     names = row_image_ids(row)
                     storing_row = storing_rows.setdefault(names, number)
                     encoded = _join_cell(
@@ -436,7 +429,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
                     table.writerow([*cells, _category(row), selection.split, row["question_id"], row["case_id"]])
 
     replace_file(path, write)
-    return path, len(rows)
+    return path, len(selection.questions)
 
 
 def _join_cell(texts: list[str]) -> str:

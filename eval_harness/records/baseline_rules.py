@@ -54,18 +54,14 @@ def _rule(choose: Chooser) -> Callable[[Request], Response]:
     return answer
 
 
-def _seeded(request: Request) -> random.Random:
-    """Return a random generator seeded by the question alone.
+def _guess(request: Request) -> tuple[int, ...]:
+    """Choose one option uniformly; for a multiple-answer question any non-empty set, uniformly.
 
-    The choice is therefore the same in any order, after resuming, and in any process of the run.
+    The generator is seeded by the question alone: the choice is the same in any order, after
+    resuming, and in any process of the run.
     """
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
-    return random.Random(hashlib.sha256(text.encode()).digest())
-
-
-def _guess(request: Request) -> tuple[int, ...]:
-    """Choose one option uniformly; for a multiple-answer question any non-empty set, uniformly."""
-    rng, count = _seeded(request), len(request.options)
+    rng, count = random.Random(hashlib.sha256(text.encode()).digest()), len(request.options)
     if request.question_type != "multiple":
         return (rng.randrange(count),)
     # Each bit of the number stands for one option, so all non-empty sets are equally likely.

@@ -249,13 +249,14 @@ def form_hash(
 
 # --- finish reasons ---
 
-_LENGTHS = (
-    "length max_tokens max_output_tokens model_length max_length token_limit incomplete model_context_window_exceeded"
-)
-
-_STOPS = "stop end_turn stop_sequence eos eos_token end_of_turn complete completed"
-
-FINISH_REASONS = {"length": _LENGTHS.split(), "stop": _STOPS.split(), "error": ["error"]}
+FINISH_REASONS = {
+    "length": (
+        *("length", "max_tokens", "max_output_tokens", "model_length", "max_length", "token_limit", "incomplete"),
+        "model_context_window_exceeded",
+    ),
+    "stop": ("stop", "end_turn", "stop_sequence", "eos", "eos_token", "end_of_turn", "complete", "completed"),
+    "error": ("error",),
+}
 """OpenAI's finish reason -> what other APIs call it, compared case-insensitively.
 
 They are Anthropic, Gemini, Mistral, Cohere, TGI, OpenAI's Responses API and inspect-ai.

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Settings, parse_price, parse_thinking
@@ -131,27 +131,6 @@ class EvalConfig:
         return replace(self.settings, max_tokens=self.max_tokens)
 
 
-def option_types() -> dict[str, Any]:
-    """Return the run options of `medprobe eval`: name -> type, as given on the command line."""
-    types = get_type_hints(EvalConfig) | get_type_hints(Settings)
-    for name in ("settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS):
-        # These fields are set by options of other names, or by none.
-        del types[name]
-    types |= dict.fromkeys(OPTION_PARSERS, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
-    return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}
-
-
-def _optional(types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pydantic model in which every one of these options is optional."""
-    return {name: (kind, None) for name, kind in types.items()}
-
-
-@lru_cache
-def _options_model() -> type[BaseModel]:
-    config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-    return create_model("Options", __config__=config, **_optional(option_types()))
-
-
 def validate_options(raw_options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options given in Python or YAML to the form that they have on the command line.
 
@@ -161,16 +140,15 @@ def validate_options(raw_options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         BadInput: an unknown name, or a value of the wrong type.
     """
-    types = option_types()
     options = {name.replace("-", "_"): value for name, value in raw_options.items()}
     for name in options:
-        if name not in types:
-            close_matches = get_close_matches(name, types, 1)
+        if name not in OPTION_TYPES:
+            close_matches = get_close_matches(name, OPTION_TYPES, 1)
             hint = f" Did you mean {close_matches[0]}?" if close_matches else ""
             raise BadInput(f"{name}: not an option of a run.{hint} `medprobe eval --help` lists them.")
     try:
         values = {name: _as_text(name, value) for name, value in options.items()}
-        return _options_model()(**values).model_dump(exclude_unset=True)
+        return _Options(**values).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise BadInput(f"{first_validation_error(error)}.") from None
 
@@ -219,7 +197,7 @@ def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
 ModelArgs = create_model(
     "ModelArgs",
     __config__=ConfigDict(extra="allow", protected_namespaces=()),
-    **_optional({name: get_type_hints(Settings, include_extras=True)[name] for name in MODEL_ARGS}),
+    **{name: (get_type_hints(Settings, include_extras=True)[name], None) for name in MODEL_ARGS},
 )
 """The named model arguments (`interface.MODEL_ARGS`), with the types that `Settings` declares."""
 
@@ -275,3 +253,21 @@ OPTION_PARSERS: dict[str, Callable[[Any], Any]] = {
     "chat_template_kwargs": partial(_json_object, "--chat-template-kwargs"),
 }
 """Option -> function that parses its text."""
+
+SET_BY_OTHER_OPTIONS = {"settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS}
+"""Fields that are set by options of other names, or by none."""
+OPTION_TYPES: dict[str, Any] = {
+    name: kind
+    for name, kind in (get_type_hints(EvalConfig) | get_type_hints(Settings)).items()
+    if name not in SET_BY_OTHER_OPTIONS
+}
+OPTION_TYPES |= dict.fromkeys(OPTION_PARSERS, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
+OPTION_TYPES |= {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}
+"""The run options of `medprobe eval`: name -> type, as given on the command line."""
+
+_Options = create_model(
+    "Options",
+    __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True),
+    **{name: (kind, None) for name, kind in OPTION_TYPES.items()},
+)
+"""All options, each of which may be absent."""

@@ -163,7 +163,10 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
     # Raises if no store would accept so many answers.
     limits_for(len(selection.questions), samples)
     run = describe_run(config, selection, backend, samples, prompts)
-    _check_storable(run)
+    # Half of a store's limit, as the environment grows if the run is resumed elsewhere.
+    problem = next(run_problems(run, MAX_FIELD_BYTES // 2), None)
+    if problem:
+        raise BadInput(f"--model {config.model}: no results store would accept this run: {problem.rstrip('.')}.")
     return Plan(config, selection, backend, examples, run, case_partners)
 
 
@@ -213,14 +216,6 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
     if config.samples not in (None, samples):
         raise BadInput(f"--samples {config.samples}: the recorded file has {samples} per question.")
     return samples
-
-
-def _check_storable(run: RunRecord) -> None:
-    """Raise BadInput if the store's own check of run.json would refuse this run."""
-    # Half of a store's limit, as the environment grows if the run is resumed elsewhere.
-    problem = next(run_problems(run, MAX_FIELD_BYTES // 2), None)
-    if problem:
-        raise BadInput(f"--model {run.request.model}: no results store would accept this run: {problem.rstrip('.')}.")
 
 
 FREE_FORM_TOKENS = 512

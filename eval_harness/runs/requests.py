@@ -285,9 +285,9 @@ class _Fact:
 def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
     """Return the kind, key, images and patients of each case."""
     label = next((name for name in IMAGE_KIND_COLUMNS if name in questions.columns), None)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in questions.to_dict("records"):
-        rows.setdefault(row["case_id"], []).append({str(name): value for name, value in row.items()})
+    rows: dict[str, list[Row]] = {}
+    for row in _records(questions):
+        rows.setdefault(row["case_id"], []).append(row)
     facts: dict[str, _Fact] = {}
     for case, case_rows in rows.items():
         key = [

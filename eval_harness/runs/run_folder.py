@@ -23,7 +23,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -80,20 +80,9 @@ def read_answer_journal(path: Path) -> list[dict[str, Any]]:
 
 def response_to_record(response: Response) -> dict[str, Any]:
     """Return the journal record of a response; empty fields are omitted."""
-    record: dict[str, Any] = {
-        "question_id": response.question_id,
-        "sample": response.sample,
-        "response": response.text,
-        "status": response.status,
-        "seconds": response.seconds,
-    }
-    for name in ("scores", "error", "usage", "reasoning", "finish_reason", "shown"):
-        value = getattr(response, name)
-        if value is not None and value != ():
-            record[name] = value if isinstance(value, str) else list(value)
-    if response.from_cache:
-        record["from_cache"] = True
-    return record
+    record = {"response" if name == "text" else name: value for name, value in asdict(response).items()}
+    required = ("question_id", "sample", "response", "status", "seconds")
+    return {name: value for name, value in record.items() if name in required or value not in (None, (), False)}
 
 
 def answer_id(record: dict[str, Any]) -> AnswerId:

@@ -28,13 +28,14 @@ from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.reading import judge_queries, with_judge
 from eval_harness.derive.run_files import (
     ANSWERS_FILE,
+    ANSWERS_SCHEMA,
     DERIVED_FILES,
     JUDGE_FILE,
+    JUDGE_SCHEMA,
     answer_frame,
     answer_row,
     check_all_asked,
-    encode_answers,
-    encode_judge_replies,
+    encode_table,
     sum_usage,
 )
 from eval_harness.models.http.chat_client import permit_sending, server_address
@@ -311,9 +312,9 @@ def score_run(
     """
     # Everything is computed before the first file is replaced.
     derived, answers, replies = derive_run(folder, extraction, judged, judge)
-    replace_file(folder / ANSWERS_FILE, encode_answers(answers))
+    replace_file(folder / ANSWERS_FILE, encode_table(answers, ANSWERS_SCHEMA))
     if replies is not None:
-        replace_file(folder / JUDGE_FILE, encode_judge_replies(replies))
+        replace_file(folder / JUDGE_FILE, encode_table(replies, JUDGE_SCHEMA))
     if judge:
         write_run(folder, with_judge(read_run(folder), judge), None)
     write_derived(folder, derived)

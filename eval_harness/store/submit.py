@@ -30,13 +30,14 @@ from eval_harness.answer_files.untrusted import (
 from eval_harness.derive.reading import with_judge
 from eval_harness.derive.run_files import (
     ANSWERS_FILE,
+    ANSWERS_SCHEMA,
     JUDGE_FILE,
     RESULT_FILE,
     RUN_FILE,
     USAGE_FIELDS,
     SubmittedFiles,
     answer_frame,
-    encode_answers,
+    encode_table,
 )
 from eval_harness.records.limits import (
     MAX_ANSWERS,
@@ -378,7 +379,7 @@ def _examine_predictions(
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )
 
-    sent = SubmittedFiles(_publishable_run(run), encode_answers(answer_frame(predictions.rows)))
+    sent = SubmittedFiles(_publishable_run(run), encode_table(answer_frame(predictions.rows), ANSWERS_SCHEMA))
     return _examine(sent, dataset, predictions.problems)
 
 

@@ -16,7 +16,7 @@ from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.schema import ASPECTS
 from eval_harness.derive.derivation import Derived, select_board_units, write_derived
 from eval_harness.derive.metrics import compute_scores
-from eval_harness.derive.run_files import ANSWER_TABLE_COLUMNS, encode_answers
+from eval_harness.derive.run_files import ANSWER_TABLE_COLUMNS, ANSWERS_SCHEMA, encode_table
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.store.contents import ACCEPTANCE, WITHDRAWN, Acceptance, Withdrawal
@@ -160,7 +160,7 @@ def add_run(
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
     rows = answers.assign(delivery="answered").reindex(columns=[*ANSWER_TABLE_COLUMNS, "choice", "status", "rule"])
-    (folder / "answers.parquet").write_bytes(encode_answers(rows))
+    (folder / "answers.parquet").write_bytes(encode_table(rows, ANSWERS_SCHEMA))
     write_derived(folder, Derived(result, rows, select_board_units(scored.units)))
     land(folder, "owner")
     questions_path = store / "questions" / f"{mark}.parquet"

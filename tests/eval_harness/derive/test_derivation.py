@@ -20,7 +20,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
-from eval_harness.derive.run_files import SubmittedFiles, answer_frame, encode_answers, table_to_frame
+from eval_harness.derive.run_files import ANSWERS_SCHEMA, SubmittedFiles, answer_frame, encode_table, table_to_frame
 from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model, RunRecord, RunRequest
 from eval_harness.records.selection import Selection
 from tests.eval_harness.store.honest import TEXTS_BY_STYLE
@@ -120,7 +120,7 @@ def test_answer_order_and_file_round_trip_do_not_change_the_files(data, seed, sa
     files = derived_files(derive(run, answer_frame(rows), chosen.questions))
     shuffled = random.Random(seed).sample(rows, len(rows))
     assert derived_files(derive(run, answer_frame(shuffled), chosen.questions)) == files
-    through = table_to_frame(encode_answers(answer_frame(rows))).astype({"sample": "int64"})
+    through = table_to_frame(encode_table(answer_frame(rows), ANSWERS_SCHEMA)).astype({"sample": "int64"})
     assert derived_files(derive(run, through, chosen.questions)) == files
     due = len(chosen.questions) * samples
     assert len(table_to_frame(files["readings.parquet"])) == due

@@ -17,7 +17,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.load import CachingLoader
-from eval_harness.runs.config import build_config, option_types
+from eval_harness.runs.config import OPTION_TYPES, build_config
 from eval_harness.runs.run_folder import lock_is_free, read_answer_journal
 from eval_harness.sweep.execution import PROCESS_DIED
 from eval_harness.sweep.tasks import find_task, forecast_tasks, format_forecast, read_sweep, remaining_hours
@@ -204,7 +204,7 @@ def test_sweep_accepts_every_option_of_eval_with_the_same_type():
     }
     for name in ("dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
         del declared[name]  # options that do not affect a run's answers
-    assert option_types() == declared
+    assert declared == OPTION_TYPES
     defaults = {
         parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
     }

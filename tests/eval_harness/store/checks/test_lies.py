@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.run_files import SubmittedFiles, answer_frame, encode_answers, encode_judge_replies
+from eval_harness.derive.run_files import ANSWERS_SCHEMA, JUDGE_SCHEMA, SubmittedFiles, answer_frame, encode_table
 from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import normalize_name
@@ -132,8 +132,10 @@ class World:
 
     def judged(self, attempt: Attempt) -> Submission:
         """Return the store's verdict on an attempt. Raises BadInput."""
-        replies = None if attempt.replies is None else encode_judge_replies(pd.DataFrame(attempt.replies))
-        sent = SubmittedFiles(attempt.run.to_json().encode(), encode_answers(answer_frame(attempt.rows)), replies)
+        replies = None if attempt.replies is None else encode_table(pd.DataFrame(attempt.replies), JUDGE_SCHEMA)
+        sent = SubmittedFiles(
+            attempt.run.to_json().encode(), encode_table(answer_frame(attempt.rows), ANSWERS_SCHEMA), replies
+        )
         submission = examine(sent, lambda claimed: self.dataset)
         submission.flags.extend(duplicate_flags(self.store, submission, attempt.account, published=PUBLISHED_KINDS))
         return submission
@@ -604,7 +606,9 @@ def test_baselines_and_own_arms_are_not_flagged(worlds):
 def test_readings_and_scores_cannot_be_sent(worlds):
     """There is no column and no field for derived values."""
     world = worlds["probmed"]
-    sent = SubmittedFiles(world.victim.run.to_json().encode(), encode_answers(answer_frame(world.victim.rows)))
+    sent = SubmittedFiles(
+        world.victim.run.to_json().encode(), encode_table(answer_frame(world.victim.rows), ANSWERS_SCHEMA)
+    )
     table = pq.read_table(pa.BufferReader(sent.answers))
     pq.write_table(
         table.append_column("choice", pa.array(["answered"] * len(table))),
