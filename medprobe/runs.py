@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput, missing_extra, require
 from dataset_builders.schema import LETTERS
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE
-from eval_harness.records.names import model_slug
+from eval_harness.records.limits import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model, Result, read_result
 from eval_harness.runs.config import build_config, validate_options

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dataset_builders.benchmark_names import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
-from eval_harness.records.names import printable_line, single_line
+from eval_harness.records.limits import printable_line, single_line
 from eval_harness.store.formatting import PHANTOM_NOTE, format_bounds, format_score, metric_unit
 
 GUESSING = "guessing"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from eval_harness.records.names import model_slug
+from eval_harness.records.limits import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
 from tests.leaderboard_space.stores import MADE_AT, add_run
 

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput, clip
-from eval_harness.records.limits import MAX_ANSWERS, MAX_FILE_BYTES
-from eval_harness.records.names import printable_line
+from eval_harness.records.limits import MAX_ANSWERS, MAX_FILE_BYTES, printable_line
 
 DEFAULT_MAX_UNPACKED_BYTES = 512 << 20
 """Maximum unpacked bytes of a Parquet file if the number of expected answers is unknown."""

@@ -1,26 +1,19 @@
 """The record of a run (`run.json`) and its result (`result.json`), as pydantic models.
 
 A record holds the run's request and all parts of a result that cannot be derived from the answers;
-a result adds the scores. `run_problems` yields why stores refuse a record; it is asked before the
-first question of `eval`, and when a store examines a submission.
+a result adds the scores.
 
-See also: valid names of models and runs (`names.py`), reading a store (`store/contents.py`).
+See also: records that stores refuse (`limits.py`), reading a store (`store/contents.py`).
 """
 
 import codecs
-import shlex
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dataset_builders.errors import BadInput, clip, first_validation_error
-from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, json_leaves, size_problems
-from eval_harness.records.names import FOLDER_NAME, model_name_problem, text_problem
+from dataset_builders.errors import BadInput, first_validation_error
 
 SCHEMA_VERSION = 1
 """Version of the format of `run.json`, `result.json` and a store's records."""
@@ -81,6 +74,10 @@ In this order: no image, a grey one, or the images of another case.
 """
 
 Verdict = Literal["better", "no different", "worse"]
+
+METHOD_NAMES = ("mc", "gd", "ps", "ps_official", "ff")
+
+EXTRACTIONS = ("ours", "official")
 
 REFERENCE_KINDS = ("baseline", "human")
 """Kinds of `Model` that are shown beside models for comparison and never ranked."""
@@ -359,158 +356,3 @@ def read_result(path: Path) -> Result:
         raise BadInput("no such result file. `medprobe score RUN_DIR` writes one.", path) from None
     except ValidationError as error:
         raise BadInput(f"not a result file: {first_validation_error(error)}.", path) from None
-
-
-# --- records that stores refuse ---
-
-METHOD_NAMES = ("mc", "gd", "ps", "ps_official", "ff")
-
-EXTRACTIONS = ("ours", "official")
-
-DATA_FIELDS = frozenset({"generation", "environment", "command"})
-"""Fields that hold settings and measurements; all others hold names and sentences."""
-
-
-def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[str]:
-    """Yield every reason why a store refuses a run's description, regardless of its answers.
-
-    Args:
-        run: the record.
-        most_bytes: limit on all fields together.
-    """
-    record = run.model_dump(mode="json")
-    if problem := model_name_problem(run.model.name):
-        yield problem
-    if not FOLDER_NAME.fullmatch(run.benchmark.name):
-        yield (
-            f"benchmark name {clip(run.benchmark.name)}: must be letters, digits, dots and dashes, "
-            "and start with a letter or digit"
-        )
-    # Every string, including the names of settings.
-    for path, text in json_leaves(record):
-        if isinstance(text, str) and (problem := text_problem(text, is_data=not DATA_FIELDS.isdisjoint(path))):
-            yield f"{clip('.'.join(path))} {problem}"
-    if problem := _time_problem(run.created_at):
-        yield problem
-    for is_wrong, problem in (*_method_checks(run), *_agreement_checks(run), *_model_checks(run)):
-        if is_wrong:
-            yield problem
-    yield from size_problems(record, most_bytes)
-
-
-_Problem = tuple[object, str]
-"""Whether something is wrong with a record, and the message if it is."""
-
-
-def _time_problem(created_at: str) -> str | None:
-    try:
-        created = datetime.fromisoformat(created_at)
-    except ValueError:
-        return f"created_at {clip(created_at)} is not a time (such as 2026-11-22T09:30:00+00:00)"
-    # One day of tolerance: a time without a zone may be local time.
-    if created.replace(tzinfo=created.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
-        return f"created_at {clip(created_at)} is in the future: the machine's clock was wrong. Set it to the day of the run"
-    return None
-
-
-def _method_checks(run: RunRecord) -> list[_Problem]:
-    method, judge, selection = run.method, run.method.judge or {}, run.benchmark.selection
-    names = [judge.get(name) for name in ("prompt", "prompt_hash")]
-    are_names = all(isinstance(name, str) and FOLDER_NAME.fullmatch(name) for name in names)
-    judge_problem = model_name_problem(str(judge.get("model", "")))
-    return [
-        (method.name not in METHOD_NAMES, f"the method {clip(method.name)} is not one of {', '.join(METHOD_NAMES)}"),
-        (
-            method.extraction not in (None, *EXTRACTIONS),
-            f"method.extraction {clip(method.extraction)}: must be {' or '.join(EXTRACTIONS)}",
-        ),
-        (
-            method.judge is not None and not are_names,
-            "method.judge must name the judge's model, prompt and prompt_hash",
-        ),
-        (method.judge is not None and judge_problem, f"method.judge: {judge_problem}"),
-        (not 0 <= (method.shots or 0) <= MAX_ANSWERS, f"method.shots must be from 0 to {MAX_ANSWERS:,}"),
-        (
-            selection is not None and not selection.strip(),
-            "benchmark.selection must describe what was asked, or be null for everything",
-        ),
-    ]
-
-
-def _agreement_checks(run: RunRecord) -> list[_Problem]:
-    """Compare the request, which decides what is asked, with the description that readers see."""
-    request = run.request
-    return [
-        (
-            requested != described,
-            f"its request and its description differ: {field} {clip(requested)} and {clip(described)}",
-        )
-        for field, requested, described in (
-            ("benchmark", request.benchmark, run.benchmark.name),
-            ("split", request.split, run.benchmark.split),
-            ("fingerprint", request.fingerprint, run.benchmark.fingerprint),
-            ("method", request.method, run.method.name),
-            ("samples", request.samples, run.method.samples or 1),
-            ("image", request.image, run.method.image),
-        )
-    ]
-
-
-def _model_checks(run: RunRecord) -> list[_Problem]:
-    model, method = run.model, run.method
-    # The recorded command counts as evidence, too, should the request have been edited.
-    ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
-    is_model, is_person = model.responder == "model", model.kind == "human"
-    is_sampled = (method.samples or 1) > 1 and not run.request.permute
-    return [
-        (
-            model.parameters is not None and not 0 <= model.parameters < 1 << 53,
-            "model.parameters must be a number of parameters, or null",
-        ),
-        (
-            ran_baseline and is_model,
-            f"responder {model.responder!r}: {clip(run.request.model)} is a baseline, which can only be added as one",
-        ),
-        (
-            (model.kind == "baseline") == is_model,
-            f"model kind {model.kind!r} and responder {model.responder!r}: 'baseline' means "
-            "that no model answered (medprobe eval --model baseline:...)",
-        ),
-        (
-            (is_person or not is_model) and (method.name != "mc" or method.judge is not None),
-            "a baseline or a person chooses options directly: the method must be mc, without a judge",
-        ),
-        (
-            is_person and (method.shots or is_sampled),
-            "a person is shown no worked examples and answers each question once: omit --shots and --samples",
-        ),
-        (
-            run.command is not None and not _is_quoted(run.command),
-            f"the command {clip(run.command)} is not a shell-quoted medprobe command; set it to null",
-        ),
-    ]
-
-
-def _is_quoted(command: str) -> bool:
-    """Whether a command line runs medprobe and nothing else if it is pasted into a shell.
-
-    All of its arguments must be quoted as `shlex.join` quotes them.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return False
-    return words[:1] == ["medprobe"] and shlex.join(words) == command
-
-
-def _command_ran_a_baseline(command: str | None) -> bool:
-    """Whether a command line runs a baseline, judged by the value of --model.
-
-    The word "baseline:" in a name or path does not count.
-    """
-    try:
-        words = shlex.split(command or "")
-    except ValueError:  # unbalanced quotes
-        words = (command or "").split()
-    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
-    return any(option == "--model" and value.startswith("baseline:") for option, value in pairs)

@@ -32,10 +32,16 @@ from eval_harness.models.interface import (
 )
 from eval_harness.models.load import Recorded, load_backend
 from eval_harness.reader.judge import NO_JUDGE_DEVIATION, judge_record
-from eval_harness.records.limits import MAX_FIELD_BYTES, limits_for
-from eval_harness.records.names import model_slug, normalize_name, printable_line
+from eval_harness.records.limits import (
+    MAX_FIELD_BYTES,
+    limits_for,
+    model_slug,
+    normalize_name,
+    printable_line,
+    run_problems,
+)
 from eval_harness.records.request import Request, form_hash, get_form
-from eval_harness.records.result import ARMS, Images, Method, RunRecord, RunRequest, run_problems
+from eval_harness.records.result import ARMS, Images, Method, RunRecord, RunRequest
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.requests import (

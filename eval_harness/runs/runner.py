@@ -43,7 +43,7 @@ from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Backend, Settings, json_description
 from eval_harness.models.load import load_backend
 from eval_harness.reader.judge import JudgeRequest, judge_record
-from eval_harness.records.names import printable_line
+from eval_harness.records.limits import printable_line
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Result, RunRecord, read_run
 from eval_harness.runs.ask import ReplyCache, ask, make_sender

@@ -5,7 +5,7 @@ refused for it. A baseline with wrong answers, however, is refused, since every 
 better or worse in comparison.
 
 See also: checks of the dataset (`examine.py`), answers like those of another result
-(`similarity.py`), names that are refused (`records/names.py`).
+(`similarity.py`), names that are refused (`records/limits.py`).
 """
 
 import math
@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
 from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
-from eval_harness.records.names import JOINERS
+from eval_harness.records.limits import JOINERS
 from eval_harness.records.request import Request, rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Result, RunRecord
 

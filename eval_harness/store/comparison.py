@@ -17,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
 from eval_harness.derive.metrics import compute_scores, compute_units, nonresponse_cause
 from eval_harness.derive.run_files import JUDGE_FILE, READINGS_FILE, read_question_file, read_readings, table_to_frame
-from eval_harness.records.names import single_line
+from eval_harness.records.limits import single_line
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED
 from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test

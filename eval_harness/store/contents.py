@@ -30,7 +30,7 @@ from dataset_builders.errors import BadInput, first_line, first_validation_error
 from dataset_builders.hub.client import connect, is_repo_id
 from eval_harness.answer_files.untrusted import join_problems
 from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_FILE, SubmittedFiles, table_to_frame
-from eval_harness.records.names import model_slug
+from eval_harness.records.limits import model_slug
 from eval_harness.records.result import SCHEMA_VERSION, Result, RunRecord, SchemaVersion, read_result
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"

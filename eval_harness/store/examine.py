@@ -53,8 +53,9 @@ from eval_harness.records.limits import (
     Limits,
     limits_for,
     run_json_limits,
+    run_problems,
 )
-from eval_harness.records.result import Benchmark, Result, RunRecord, run_problems
+from eval_harness.records.result import Benchmark, Result, RunRecord
 from eval_harness.records.selection import describe_asked_part
 from eval_harness.store import sandbox
 from eval_harness.store.checks import baseline_mismatches, plausibility_flags, split_case_flags

@@ -35,8 +35,7 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import compute_units
 from eval_harness.derive.reading import complete_answers, read_responses
 from eval_harness.derive.run_files import answer_frame
-from eval_harness.records.limits import limits_for
-from eval_harness.records.names import model_name_problem, normalize_name
+from eval_harness.records.limits import limits_for, model_name_problem, normalize_name
 from eval_harness.store.contents import is_hub_store
 from eval_harness.store.ledger import Document, open_ledger, require_private_head
 from eval_harness.store.sandbox import run_in_turn, run_sandboxed

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from eval_harness.derive.metrics import HEADLINE_METRICS, untested_reason
-from eval_harness.records.names import single_line
+from eval_harness.records.limits import single_line
 from eval_harness.records.result import Result, Score
 
 RESULT_COLUMNS: tuple[str, ...] = (

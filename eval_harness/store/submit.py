@@ -45,9 +45,9 @@ from eval_harness.records.limits import (
     MAX_SAMPLES,
     Limits,
     limits_for,
+    normalize_name,
     run_json_limits,
 )
-from eval_harness.records.names import normalize_name
 from eval_harness.records.result import Benchmark, Method, Model, RunRecord, RunRequest, read_result
 from eval_harness.records.selection import select_questions
 from eval_harness.store.adding import add_to_folder, commit_submission, open_submission_pull

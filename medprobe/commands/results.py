@@ -136,7 +136,7 @@ def compare(
     import pandas as pd
 
     from dataset_builders.errors import BadInput
-    from eval_harness.records.names import single_line
+    from eval_harness.records.limits import single_line
     from eval_harness.store.cause_report import cause_document, explain_difference, format_causes, unexplained_settings
     from eval_harness.store.comparison import compare_results, score_differences
     from eval_harness.store.reader_study import study_readers

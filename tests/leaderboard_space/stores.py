@@ -17,7 +17,7 @@ from dataset_builders.schema import ASPECTS
 from eval_harness.derive.derivation import Derived, select_board_units, write_derived
 from eval_harness.derive.metrics import compute_scores
 from eval_harness.derive.run_files import ANSWER_TABLE_COLUMNS, ANSWERS_SCHEMA, encode_table
-from eval_harness.records.names import model_slug
+from eval_harness.records.limits import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.store.contents import ACCEPTANCE, WITHDRAWN, Acceptance, Withdrawal
 from tests.helpers import edit_json

@@ -16,7 +16,7 @@ from typing import Any
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.run_files import ANSWER_TABLE_COLUMNS, read_readings
-from eval_harness.records.names import normalize_name
+from eval_harness.records.limits import normalize_name
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation

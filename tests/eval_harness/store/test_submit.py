@@ -15,7 +15,7 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.records.names import model_name_problem
+from eval_harness.records.limits import model_name_problem
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation, score_run

@@ -27,7 +27,7 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.run_files import ANSWERS_SCHEMA, JUDGE_SCHEMA, SubmittedFiles, answer_frame, encode_table
 from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
-from eval_harness.records.names import normalize_name
+from eval_harness.records.limits import normalize_name
 from eval_harness.records.request import rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Method, Model, RunRecord, RunRequest
 from eval_harness.store import checks

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.derive.run_files import ANSWERS_SCHEMA, SubmittedFiles
-from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for
-from eval_harness.records.names import text_problem
-from eval_harness.records.result import Result, RunRecord, run_problems
+from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for, run_problems, text_problem
+from eval_harness.records.result import Result, RunRecord
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.comparison import Side, compare_results
