@@ -66,45 +66,43 @@ _PROMPTS = (
 )
 
 
-def _metrics() -> dict[str, MetricInfo]:
-    labels = {
-        "fake": ("Nonsense question", "picks “I do not know”"),
-        "none": ("Correct option removed", "picks “None of the above”"),
-        "swap": ("Wrong image", "picks “I do not know”"),
-    }
-    # A run without the right image is informative only if the image is meant to matter.
-    arms: dict[str, tuple[tuple[Images, ...], str]] = {
-        "fake": ((), "the question makes no sense with any image"),
-        "none": (("withheld", "blank"), "“None of the above” stays right with another image"),
-        "swap": ((), "the benchmark itself shows a wrong image"),
-    }
-    metrics = {
+_SCENARIOS: dict[str, tuple[str, str, tuple[Images, ...], str]] = {
+    "fake": ("Nonsense question", "picks “I do not know”", (), "the question makes no sense with any image"),
+    "none": (
+        "Correct option removed",
+        "picks “None of the above”",
+        ("withheld", "blank"),
+        "“None of the above” stays right with another image",
+    ),
+    "swap": ("Wrong image", "picks “I do not know”", (), "the benchmark itself shows a wrong image"),
+}
+"""Scenario -> its name, the right answer, the arms of `MetricInfo` and the reason why others say
+nothing: a run without the right image is informative only if the image is meant to matter.
+"""
+
+_METRICS = {
+    **{
         name: MetricInfo(
-            f"{labels[name][0]}: {labels[name][1]}",
-            "Questions of this kind answered correctly.",
-            arms=arms[name][0],
-            no_arm=arms[name][1],
+            f"{label}: {right_answer}", "Questions of this kind answered correctly.", arms=arms, no_arm=no_arm
         )
-        for name in SCENARIOS
-    }
-    metrics["average"] = MetricInfo(
+        for name, (label, right_answer, arms, no_arm) in _SCENARIOS.items()
+    },
+    "average": MetricInfo(
         "Mean of the three scenarios",
         "Hides a scenario in which a model nearly always fails.",
         arms=(),
         no_arm="in two of its three scenarios the image is not meant to matter",
-    )
-    for name in SCENARIOS:
-        metrics[f"{name}_irrelevant"] = MetricInfo(
-            f"{labels[name][0]}: unreadable",
-            "Responses that name no option (a count).",
-            False,
-            "count",
-            of_ends=True,
+    ),
+    **{
+        f"{name}_irrelevant": MetricInfo(
+            f"{label}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
         )
-    metrics["average_irrelevant"] = MetricInfo(
+        for name, (label, *_) in _SCENARIOS.items()
+    },
+    "average_irrelevant": MetricInfo(
         "Unreadable, mean of the three", "Mean of the three counts.", False, "count", of_ends=True
-    )
-    return metrics
+    ),
+}
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
@@ -162,7 +160,7 @@ SPEC = EvalSpec(
     # scenarios, and so 66.7 % in the mean.
     headline="none",
     over_all="average",
-    metrics=_metrics(),
+    metrics=_METRICS,
     prompts=_PROMPTS,
     default_prompts={"mc": "L+D0", **dict.fromkeys(OPEN_ENDED_METHODS, "question")},
     # One token at temperature 0 (appendix A, "Experiment Configuration").

@@ -127,16 +127,17 @@ def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
     generation = {**request.generation, **hashes}
     if request.permute or "permute" in generation:
         generation["permute"] = request.permute
-    method_fields = {
-        "judge": judge,
-        "samples": request.samples,
-        "shots": stated_method.shots
-        if request.shots == 0 and stated_method.shots is None
-        else request.shots,  # None: not known
-        "prompt": request.prompt or stated_method.prompt,
-        "generation": generation,
-    }
-    return stated_method.model_copy(update=method_fields)
+    # None: the number of worked examples is not known.
+    shots = stated_method.shots if request.shots == 0 and stated_method.shots is None else request.shots
+    return stated_method.model_copy(
+        update={
+            "judge": judge,
+            "samples": request.samples,
+            "shots": shots,
+            "prompt": request.prompt or stated_method.prompt,
+            "generation": generation,
+        }
+    )
 
 
 def derived_files(derived: Derived) -> dict[str, bytes]:

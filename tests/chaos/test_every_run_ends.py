@@ -130,10 +130,7 @@ class Server(Scenario, ChaosServer):
 
     def __init__(self, *scenario):
         Scenario.__init__(self, *scenario)
-        # ChaosServer.__init__ would replace the counter.
-        served = self.served
         ChaosServer.__init__(self, hang=1.0)
-        self.served = served
         slow = self.kind in SLOW_FAULTS
         self.settings = Settings(
             in_flight=self.chance.choice([4, 8] if slow else [1, 3, 8]),

@@ -1,6 +1,6 @@
 """Check the card and eval.yaml of every built repository against the Hub's specification.
 
-tests/eval_harness/interop/test_inspect_ai.py runs inspect-ai itself and compares its score with
+tests/eval_harness/interop/test_real_harnesses.py runs inspect-ai itself and compares its score with
 ours.
 """
 

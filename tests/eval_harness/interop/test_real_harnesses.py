@@ -1,10 +1,14 @@
-"""The real inspect-ai in its own environment: our tasks, submission of its logs, eval.yaml from a
-local Hub.
+"""The real inspect-ai and lmms-eval in environments of their own, asking a server whose answers
+depend on the prompt: their metrics against ours, submission of their logs and samples, eval.yaml
+from a local Hub, unreachable servers.
 """
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -14,18 +18,57 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
+from eval_harness.derive.run_files import table_to_frame
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
+from eval_harness.store.submit import build_submission
+from tests import commands
 from tests.chaos.server import ChaosServer
-from tests.environments import environment
-from tests.eval_harness.interop.real_harnesses import run_harness
+from tests.environments import ROOT, environment
 from tests.localhub.accounts import CURATOR
 
-INSPECT_REQUIREMENTS = ("inspect-ai==0.3.285",)
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
+"""Environment variables that a harness inherits."""
+
+
+def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -> str:
+    """Run a harness in a folder and return its output, which is the message if it fails."""
+    inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=inherited | variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def our_result(data: Path, server_url: str, out: Path):
+    """Return our own result for the answers of the same server."""
+    settings = Settings(base_url=server_url)
+    return run_evaluation(EvalConfig(data.name, "openai:m", data=str(data), out=out, settings=settings))[0]
+
+
+def check_metrics(harness_metrics, result):
+    """Check a harness's metrics (in percent) against ours; at least one is neither 0 nor 100."""
+    # Metrics without a value are omitted.
+    values = {
+        name: value
+        for name, value in harness_metrics.items()
+        if isinstance(value, int | float) and name in result.scores
+    }
+    # All 0 or all 100 would also agree if nothing were read.
+    assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), harness_metrics
+    assert values == pytest.approx({name: result.scores[name].value for name in values}, abs=5e-5)
+
+
 INSPECT_ANSWERS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 READ_LOG_SCRIPT = """
 import json, sys
 from inspect_ai.log import read_eval_log
@@ -48,7 +91,7 @@ pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="session")
 def inspect_python(request):
-    return environment(request.config.cache, "inspect-ai", INSPECT_REQUIREMENTS)
+    return environment(request.config.cache, "inspect-ai", ("inspect-ai==0.3.285",))
 
 
 def by_text(body):
@@ -75,38 +118,25 @@ def read_log_report(python, log, *store):
 
 def test_inspect_logs_are_submitted_unchanged(inspect_python):
     tests = [inspect_python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    assert "passed" in run_harness([*tests, CHECKOUT / "tests/eval_harness/interop/test_inspect_logs.py"], CHECKOUT)
+    assert "passed" in run_harness([*tests, ROOT / "tests/eval_harness/interop/test_inspect_logs.py"], ROOT)
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_harness_metrics_equal_ours_for_the_same_answers(inspect_python, tmp_path, benchmark):
-    data = tmp_path / benchmark
-    build(benchmark, out=data)
+def test_inspect_metrics_equal_ours_for_the_same_answers(inspect_python, phantoms, tmp_path, benchmark):
+    data = phantoms / benchmark
     with ChaosServer(answer=by_text) as server:
         [log] = inspect_eval(inspect_python, tmp_path, f"medprobe/{benchmark}", server.url, "-T", f"data={data}")
-        result, _ = run_evaluation(
-            EvalConfig(
-                benchmark,
-                "openai:m",
-                data=str(data),
-                out=tmp_path / "run",
-                settings=Settings(base_url=server.url),
-            )
-        )
+        result = our_result(data, server.url, tmp_path / "run")
     log_report = read_log_report(inspect_python, log, tmp_path / "store")
-    metrics = {name: value for name, value in log_report["metrics"].items() if name in result.scores}
-    # Metrics without a value are omitted.
-    assert len(metrics) >= 2
-    assert metrics == pytest.approx({name: result.scores[name].value for name in metrics}, abs=5e-5)
+    check_metrics(log_report["metrics"], result)
     assert log_report["problems"] == [] and log_report["statuses"] == result.statuses
     assert log_report["scores"] == json.loads(
         json.dumps({name: score.model_dump() for name, score in result.scores.items()})
     )
 
 
-def test_epochs_become_samples(inspect_python, tmp_path):
-    data = tmp_path / "mediconfusion"
-    build("mediconfusion", out=data)
+def test_epochs_become_samples(inspect_python, phantoms, tmp_path):
+    data = phantoms / "mediconfusion"
     with ChaosServer(answer=by_text) as server:
         [log] = inspect_eval(
             *(inspect_python, tmp_path, "medprobe/mediconfusion", server.url),
@@ -143,3 +173,49 @@ def test_eval_yaml_tasks_run_from_the_hub(inspect_python, local_hub, monkeypatch
         for log in logs:
             log_report = read_log_report(inspect_python, log)
             assert log_report["metrics"]["accuracy"] == pytest.approx(log_report["right"])
+
+
+@pytest.fixture(scope="session")
+def lmms_python(request):
+    return environment(request.config.cache, "lmms-eval", ("lmms-eval==0.7.3",))
+
+
+def lmms_eval(python, folder, benchmark, url):
+    """Run lmms-eval; returns (results, samples file)."""
+    task = f"medprobe_{benchmark.replace('-', '_')}"
+    run_harness(
+        [
+            *(python, "-m", "lmms_eval", "--model", "openai"),
+            *("--model_args", f"model=m,base_url={url},api_key=x,max_retries=2,timeout=5"),
+            *("--include_path", "tasks", "--tasks", task, "--log_samples", "--output_path", "out", "--batch_size", "1"),
+        ],
+        folder,
+        **{"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x", "HF_HUB_OFFLINE": "1"},
+    )
+    [results] = folder.glob("out/*/*_results.json")
+    [samples] = folder.glob(f"out/*/*_samples_{task}.jsonl")
+    return json.loads(results.read_text())["results"][task], samples
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_lmms_metrics_equal_ours_for_the_same_answers(lmms_python, phantoms, tmp_path, benchmark):
+    data = phantoms / benchmark
+    commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
+    with ChaosServer(answer=by_text) as server:
+        metrics, samples = lmms_eval(lmms_python, tmp_path, benchmark, server.url)
+        values = {name.removesuffix(",none"): value for name, value in metrics.items() if name.endswith(",none")}
+        result = our_result(data, server.url, tmp_path / "run")
+    check_metrics(values, result)
+    submitted = build_submission(samples, benchmark, "M", str(data))
+    assert submitted.problems == [] and submitted.result.scores == result.scores
+
+
+def test_unreachable_server_gives_failed_answers(lmms_python, phantoms, tmp_path):
+    data = phantoms / "mediconfusion"
+    commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
+    # lmms-eval exits with 0 and stores a placeholder as the answer.
+    _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
+    submission = build_submission(samples, "mediconfusion", "M", str(data))
+    # The placeholder must not be read as an answer.
+    assert submission.result.statuses["failed"] == 28
+    assert set(table_to_frame(submission.sent.answers)["response"]) == {""}
