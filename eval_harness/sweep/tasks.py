@@ -26,9 +26,9 @@ from dataset_builders.files import replace_file
 from eval_harness.derive.metrics import HEADLINE_METRICS, NoScore, headline_score
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
+from eval_harness.records.limits import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import UNDELIVERED, Model, Result, read_result, read_run
-from eval_harness.records.limits import model_slug
 from eval_harness.runs.config import EvalConfig, answer_changing_model_args, build_config, validate_options
 from eval_harness.runs.dry_run import (
     JUDGE_NOTE,
