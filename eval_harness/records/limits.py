@@ -1,4 +1,4 @@
-"""What stores accept: names, texts, sizes and records of runs; how untrusted text is printed.
+"""The names, texts, sizes and records of runs that stores accept; printing of untrusted text.
 
 The limits on sizes depend on the numbers of questions and samples alone. They are therefore known
 before a run begins (`eval` reports them) and before anything is decompressed (a store enforces
