@@ -76,13 +76,14 @@ def verdict(honest, data):
     return judge
 
 
-def changed(run_json, path, value):
-    copy = json.loads(json.dumps(run_json))
+def changed(document, path, value):
+    """Return a copy of a run or result with this value in a field."""
+    copy = json.loads(json.dumps(document))
     *parents, field = path.split(".")
     inner = copy
     for name in parents:
         inner = inner[name]
-    inner[field] = value
+    inner[int(field) if field.isdigit() else field] = value
     return copy
 
 
@@ -126,14 +127,10 @@ FREE = (
 
 def with_text(document, paths, text):
     """Return a run or result with this text in these fields."""
-    document = json.loads(json.dumps(document)) | {"deviations": ["one"]}
-    document["method"]["judge"] = {"model": "m"} if "method.judge.model" in paths else None
+    judge = {"model": "m"} if "method.judge.model" in paths else None
+    document = changed(document | {"deviations": ["one"]}, "method.judge", judge)
     for path in paths:
-        *parents, field = path.split(".")
-        inner = document
-        for name in parents:
-            inner = inner[name]
-        inner[int(field) if field.isdigit() else field] = text
+        document = changed(document, path, text)
     return document
 
 
