@@ -425,6 +425,6 @@ def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
         scores = [arms[image].result.scores.get(metric) for image in images]
         if all(arm is not None and arm.value is not None and not arm.nonresponse for arm in scores):
             with suppress(BadInput):  # raised for an arm that did not answer the same questions
-                tables_of_arms = {image: tables[image] for image in images[1:]}
+                tables_of_arms: dict[str, pd.DataFrame] = {image: tables[image] for image in images[1:]}
                 sights[metric] = compute_sight(tables["real"], tables_of_arms, metric, with_share=False)
     return sights

@@ -17,6 +17,7 @@ from eval_harness.store.comparison import align_sides, load_side, score_differen
 from eval_harness.store.reader_study import study_readers
 from eval_harness.store.sight import answered_shares, load_arms
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import metric_sights, section_mirages
 from leaderboard_space.export import leaderboard_table
 from leaderboard_space.query import parse_query
@@ -159,20 +160,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
-def panel(service: Service, metric: str, **request: object) -> str:
-    section = next(
-        candidate for candidate in service.board.snapshot.sections["mediconfusion"] if candidate.benchmark == "sides"
-    )
-    page: str = service.view({"format": "mediconfusion", "section": section.key, "metric": metric, **request})["html"]
+def sides_section(board: Board) -> Section:
+    return next(section for section in board.snapshot.sections["mediconfusion"] if section.benchmark == "sides")
+
+
+def panel(service: Service, metric: str) -> str:
+    section = sides_section(service.board)
+    page: str = service.view({"format": "mediconfusion", "section": section.key, "metric": metric})["html"]
     return page
 
 
 def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     service = Service(Board(store))
     service.board.prepare(service.board.snapshot)
-    section = next(
-        candidate for candidate in service.board.snapshot.sections["mediconfusion"] if candidate.benchmark == "sides"
-    )
+    section = sides_section(service.board)
     assert sorted(entry.result.model.name for entry in section.entries) == ["Chance", "Pixels", "SaysA"]
     sight_by_model = {key.split("/")[1]: sight for key, sight in metric_sights(section, "individual_accuracy").items()}
     for name, sight in sight_by_model.items():
