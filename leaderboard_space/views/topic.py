@@ -381,7 +381,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     """
     form = str(request.get("as"))
     topic = all_topics(board_labels(board, board.snapshot)).get(str(request.get("id") or ""))
-    summary = topic and label_summary(board, topic, str(request.get("label")), str(request.get("set")))
+    summary = label_summary(board, topic, str(request.get("label")), str(request.get("set"))) if topic else None
     if topic is None or summary is None:
         return table_file([], "topic", form)  # raises BadInput
     if form == "cite":
