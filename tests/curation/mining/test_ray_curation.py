@@ -12,9 +12,6 @@ from tests.commands import medprobe
 from tests.environments import environment
 from tests.ray_processes import RAY, kill_workers, start
 
-pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
-
-
 @pytest.fixture(scope="module")
 def ray_python(request):
     return environment(request.config.cache, "ray", RAY)
@@ -24,6 +21,8 @@ def total_bytes(folder, pattern):
     return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
+@pytest.mark.harness
+@pytest.mark.timeout(900)
 def test_killed_workers_do_not_change_vectors_or_pairs(ray_python, models, tmp_path):
     images, names = tmp_path / "images", {"med": "clip", "gen": "dinov2"}
     images.mkdir()
