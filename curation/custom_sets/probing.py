@@ -386,7 +386,12 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
     # modality.
     findings = {
         place: _frequent_spellings(
-            (label.text for image in images if image.place == place for label in _image_labels(image)),
+            (
+                label.text
+                for image in images
+                if image.place == place
+                for label in (*(finding.label for finding in image.findings), *image.absent)
+            ),
             partial(label_key, context=place),
         )
         for place in {image.place for image in images}
@@ -407,10 +412,6 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
         )
         for image in images
     ]
-
-
-def _image_labels(image: ProbedImage) -> list[ParsedLabel]:
-    return [*(finding.label for finding in image.findings), *image.absent]
 
 
 def _frequent_spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict[str, str]:
