@@ -257,7 +257,7 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
             )
         return (
             prepare,
-            lambda batch: _vector(model.get_image_features(pixel_values=batch)),
+            lambda batch: model.get_image_features(pixel_values=batch).pooler_output,
             model,
             steps,
         )
@@ -271,11 +271,6 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
         lambda batch: vision(pixel_values=batch).last_hidden_state, spec.pooling, int(has_cls) + registers
     )
     return prepare, pool, vision, steps
-
-
-def _vector(output: Any) -> torch.Tensor:
-    """Return the projected vectors, which newer versions of transformers wrap in an object."""
-    return output if isinstance(output, torch.Tensor) else output.pooler_output
 
 
 def encoder_key(encoder: Encoder) -> str:
