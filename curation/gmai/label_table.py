@@ -370,7 +370,8 @@ def merge_tags(
         subject_ballots = ballots[ballots["subject"] == subject]
         for name, values in subject_ballots.groupby("label", sort=False)["value"]:
             if len(values) >= TAGGERS_PER_LABEL:
-                majorities[name][subject] = _majority(name, subject, values.mode().tolist(), table, problems)
+                majority = _majority(str(name), subject, values.mode().tolist(), table, problems)
+                majorities[str(name)][subject] = majority
         codes = subject_ballots.assign(value=subject_ballots["value"].rank(method="dense"))
         ratings = codes.pivot(index="tagger", columns="label", values="value")
         agreement[subject] = krippendorff_alpha(ratings.to_numpy(float), "nominal")
