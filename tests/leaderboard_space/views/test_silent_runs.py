@@ -14,8 +14,6 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
-from eval_harness.records.result import Benchmark, Method, Model, Nonresponse, Result, Score
-from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.service import Service, tools
 from leaderboard_space.views import compare, model
@@ -150,16 +148,3 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
             row["metric"] == metric and names_the_causes(row["no_score"], counts) for row in table if "no_score" in row
         )
         assert not [row for row in table if row["metric"] == metric and row.get("p") is not None]
-
-
-def test_what_is_said_of_a_score_that_has_none() -> None:
-    benchmark = Benchmark.model_construct(family="mediconfusion")
-    result = Result.model_construct(
-        benchmark=benchmark, model=Model(name="M"), method=Method(name="mc", generation={"max_tokens": 8})
-    )
-    silent = Nonresponse(responses=28, truncated=28)
-    assert sentences.no_score_reason(Score(value=0.0, n=28, n_cases=28), result) == ""
-    without = sentences.no_score_reason(Score(value=None, n=28, n_cases=28, nonresponse=silent), result)
-    assert without == "no score: 28 of 28 answers were cut off at 8 tokens"
-    with_value = sentences.no_score_reason(Score(value=0.0, n=28, n_cases=28, nonresponse=silent), result)
-    assert with_value == "no verdict: 28 of 28 answers were cut off at 8 tokens"
