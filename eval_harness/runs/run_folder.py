@@ -23,7 +23,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -80,7 +80,9 @@ def read_answer_journal(path: Path) -> list[dict[str, Any]]:
 
 def response_to_record(response: Response) -> dict[str, Any]:
     """Return the journal record of a response; empty fields are omitted."""
-    record = {"response" if name == "text" else name: value for name, value in asdict(response).items()}
+    # A plug-in's class may have fields of its own, which no journal holds.
+    names = [field.name for field in fields(Response)]
+    record = {"response" if name == "text" else name: getattr(response, name) for name in names}
     required = ("question_id", "sample", "response", "status", "seconds")
     return {name: value for name, value in record.items() if name in required or value not in (None, (), False)}
 
