@@ -92,7 +92,7 @@ def page(board: Board, request: Request) -> str:
         _finding(comparison, pairs),
         _scores(comparison),
         _causes(comparison),
-        _pairs(comparison, pairs) if len(comparison.chosen) > 2 else "",
+        _pairs(comparison, pairs) if len(comparison.chosen) > 2 and pairs else "",
         _every_score(comparison),
         _settings(comparison),
         _flips(board, comparison),

@@ -128,6 +128,14 @@ def test_pages_without_any_answers_say_so() -> None:
     assert "nothing to compare" in compare.page(board, {}) and "No questions" in cases.page(board, {})
 
 
+def test_scores_of_unknown_n_are_compared_by_no_test() -> None:
+    names = ("One", "Two", "Three")
+    unknown_n = {"scores": {"set_accuracy": Score(value=29.5, n=0, n_cases=0)}}
+    board = Board(None, [published(29.5, name).model_copy(update=unknown_n) for name in names])
+    page = compare.page(board, dict(zip(("first", "second", "third"), names, strict=True)))
+    assert all(name in page for name in names) and 'data-table="pairs"' not in page
+
+
 def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
     """HALT's paper prints its scenarios as columns: GPT-4-turbo-vision's 72.93 on FAKE is the score
     of that branch.
