@@ -388,15 +388,17 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
     """
     selection = select_for_export(data, split)
     repository = selection.repository
-    # Case -> row number -> row.
-    rows_by_case = {case: rows.to_dict("index") for case, rows in selection.questions.groupby("case_id")}
-    option_count = int(selection.questions["options"].map(len).max())
-    several_images = any(len(row_image_ids(row)) > 1 for rows in rows_by_case.values() for row in rows.values())
+    rows = selection.questions.to_dict("records")
+    option_count = max(len(row["options"]) for row in rows)
+    several_images = any(len(row_image_ids(row)) > 1 for row in rows)
     columns = [
         *("index", "image", *(["image_path"] if several_images else []), "question", *LETTERS[:option_count]),
         *("answer", "category", "split", "question_id", "case_id"),
     ]
 
+    numbered_rows_by_case: dict[str, list[tuple[int, dict[Any, Any]]]] = {}
+    for number, row in enumerate(rows):
+        numbered_rows_by_case.setdefault(row["case_id"], []).append((number, row))
     out.mkdir(parents=True, exist_ok=True)
     path = out / tsv_file_name(repository.name)
     # Ids of the images -> number of the row that stores them.
@@ -407,8 +409,8 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
             table = csv.writer(file, delimiter="\t", lineterminator="\n")
             table.writerow(columns)
             # Case by case, so that only one case's images are in memory.
-            for case in repository.cases(selection.split, set(rows_by_case)):
-                for number, row in rows_by_case[case.case_id].items():
+            for case in repository.cases(selection.split, set(numbered_rows_by_case)):
+                for number, row in numbered_rows_by_case[case.case_id]:
                     names = row_image_ids(row)
                     storing_row = storing_rows.setdefault(names, number)
                     encoded = _join_cell(
@@ -429,7 +431,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
                     table.writerow([*cells, _category(row), selection.split, row["question_id"], row["case_id"]])
 
     replace_file(path, write)
-    return path, len(selection.questions)
+    return path, len(rows)
 
 
 def _join_cell(texts: list[str]) -> str:

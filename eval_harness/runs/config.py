@@ -131,6 +131,11 @@ class EvalConfig:
         return replace(self.settings, max_tokens=self.max_tokens)
 
 
+def _optional(types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pydantic model in which every one of these options is optional."""
+    return {name: (kind, None) for name, kind in types.items()}
+
+
 def validate_options(raw_options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options given in Python or YAML to the form that they have on the command line.
 
@@ -197,7 +202,7 @@ def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
 ModelArgs = create_model(
     "ModelArgs",
     __config__=ConfigDict(extra="allow", protected_namespaces=()),
-    **{name: (get_type_hints(Settings, include_extras=True)[name], None) for name in MODEL_ARGS},
+    **_optional({name: get_type_hints(Settings, include_extras=True)[name] for name in MODEL_ARGS}),
 )
 """The named model arguments (`interface.MODEL_ARGS`), with the types that `Settings` declares."""
 
@@ -268,6 +273,6 @@ OPTION_TYPES |= {"image": str, "batch_size": str, "chat_template": Path | None, 
 _Options = create_model(
     "Options",
     __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True),
-    **{name: (kind, None) for name, kind in OPTION_TYPES.items()},
+    **_optional(OPTION_TYPES),
 )
 """All options, each of which may be absent."""
