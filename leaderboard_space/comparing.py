@@ -19,8 +19,12 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Score
-from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED
-from eval_harness.scores.comparisons import compute_unpaired_difference, holm_adjust, paired_test
+from eval_harness.scores.comparisons import (
+    UNPAIRED_METHOD as UNPAIRED,
+    compute_unpaired_difference,
+    holm_adjust,
+    paired_test,
+)
 from eval_harness.store.causes import ANSWERS, Explanation, explain
 from eval_harness.store.comparison import load_side
 from leaderboard_space import sentences

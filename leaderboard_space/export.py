@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.benchmarks import spec as dataset_spec
+from dataset_builders.benchmarks import BENCHMARKS, spec as dataset_spec
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Score
 from eval_harness.store.results_table import escape_formula

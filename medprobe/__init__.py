@@ -15,15 +15,10 @@ if TYPE_CHECKING:
     from dataset_builders.hub.publish import publish as publish
     from dataset_builders.hub.repository import open_repository
     from eval_harness.reader import read_choice as read_choice
-    from eval_harness.records.request import Request as Request
-    from eval_harness.records.request import Response as Response
+    from eval_harness.records.request import Request as Request, Response as Response
     from eval_harness.records.result import Model as Model
-    from medprobe.runs import evaluate as evaluate
-    from medprobe.runs import load_run as load_run
-    from medprobe.stores import compare as compare
-    from medprobe.stores import load_results as load_results
-    from medprobe.stores import submit as submit
-    from medprobe.stores import why as why
+    from medprobe.runs import evaluate as evaluate, load_run as load_run
+    from medprobe.stores import compare as compare, load_results as load_results, submit as submit, why as why
 
     open_dataset = open_repository
 

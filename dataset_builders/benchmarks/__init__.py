@@ -8,8 +8,7 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
-from dataset_builders.benchmark_names import BENCHMARKS as BENCHMARKS
-from dataset_builders.benchmark_names import FORMATS as FORMATS
+from dataset_builders.benchmark_names import BENCHMARKS as BENCHMARKS, FORMATS as FORMATS
 from dataset_builders.benchmarks.spec import DatasetSpec, load_spec, module_name
 from dataset_builders.schema import COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, ColumnType
 

@@ -60,7 +60,10 @@ def load_backend(model: str, settings: Settings) -> Backend:
         case "baseline":
             backend = Baseline(name)
         case "recorded":
+            from eval_harness.answer_files.untrusted import check_file
+
             backend = Recorded(Path(name))
+            check_file(backend.path)
             backend.digest = short_digest(backend.path.read_bytes())
         case "human":
             from eval_harness.models.human_reader import HumanReader

@@ -19,8 +19,7 @@ from eval_harness.derive.metrics import compute_scores, compute_units, nonrespon
 from eval_harness.derive.run_files import JUDGE_FILE, READINGS_FILE, read_question_file, read_readings, table_to_frame
 from eval_harness.records.limits import single_line
 from eval_harness.records.result import Result, Score, read_result
-from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED
-from eval_harness.scores.comparisons import compute_unpaired_difference, paired_test
+from eval_harness.scores.comparisons import UNPAIRED_METHOD as UNPAIRED, compute_unpaired_difference, paired_test
 from eval_harness.store.formatting import (
     format_score,
     interval_decimals,

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from dataset_builders.benchmarks import FORMATS
-from dataset_builders.benchmarks import spec as dataset_spec
+from dataset_builders.benchmarks import FORMATS, spec as dataset_spec
 from dataset_builders.benchmarks.spec import load_spec, module_name
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo

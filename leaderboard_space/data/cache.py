@@ -8,8 +8,7 @@ package use `functools.cache`.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Set as AbstractSet
 from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar

@@ -6,8 +6,7 @@ Links lead to the topic's other labels. Scores of different labels are never poo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.benchmarks import spec as dataset_spec
+from dataset_builders.benchmarks import BENCHMARKS, spec as dataset_spec
 from dataset_builders.terms import load_terms
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from tests.processes import Process
-from tests.processes import start as start_program
+from tests.processes import Process, start as start_program
 
 CODE = "from medprobe.__main__ import main; main()"
 SLOW_AFTER = """

@@ -12,6 +12,7 @@ from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.sections import (
     ALL_RESULTS,
+    GROUP_HEADINGS as APART,
     ONE_PER_MODEL,
     Row,
     Section,
@@ -19,7 +20,6 @@ from leaderboard_space.data.sections import (
     display_names,
     entry_source,
 )
-from leaderboard_space.data.sections import GROUP_HEADINGS as APART
 from leaderboard_space.data.standings import Standings, metric_sights, own_cell, section_mirages
 from leaderboard_space.data.tree import TreePath, facet_title, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text

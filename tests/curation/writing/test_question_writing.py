@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from curation.custom_sets.probe_table import read_probe_table
 from curation.writing.asking import (

@@ -17,8 +17,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from datasets import Dataset, DatasetDict, Features, Value
-from datasets import Image as ImageFeature
+from datasets import Dataset, DatasetDict, Features, Image as ImageFeature, Value
 from huggingface_hub import HfApi
 from PIL import Image
 

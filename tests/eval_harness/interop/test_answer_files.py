@@ -9,6 +9,7 @@ import base64
 import csv
 import io
 import json
+import os
 import random
 from pathlib import Path
 
@@ -174,8 +175,9 @@ def by_both(file, data, folder):
 
 
 def paired(forms):
-    """Pair forms with benchmarks: first each form once, then the others."""
-    # The default run tests the first pairs alone, which still cover every form and benchmark.
+    """Pair forms with benchmarks: first each form once, with the benchmarks in turn, then the
+    others. The default run tests the first pairs alone.
+    """
     return [(BENCHMARKS[(at + turn) % len(BENCHMARKS)], form) for turn in range(4) for at, form in enumerate(forms)]
 
 
@@ -266,6 +268,20 @@ def test_eval_and_submit_refuse_bad_files_alike(data, tmp_path, lines, message):
         run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=tmp_path / "run"))
     with pytest.raises(BadInput, match=message):
         build_submission(file, data.name, "M", str(data)).check(file)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("make", ["nothing", "mkdir", "mkfifo"])
+def test_eval_and_submit_say_the_same_of_what_is_no_file(data, tmp_path, make):
+    path = tmp_path / "answers"
+    if make != "nothing":
+        getattr(os, make)(path)
+    with pytest.raises(BadInput) as by_eval:
+        run_evaluation(EvalConfig(data.name, f"recorded:{path}", data=str(data), out=tmp_path / "run"))
+    with pytest.raises(BadInput) as by_submit:
+        build_submission(path, data.name, "M", str(data))
+    assert str(by_eval.value).count(str(path)) == 1 and "file" in str(by_eval.value)
+    assert make == "mkdir" or str(by_eval.value) == str(by_submit.value)
     assert not (tmp_path / "run").exists()
 
 

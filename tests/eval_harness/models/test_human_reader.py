@@ -11,8 +11,7 @@ from itertools import pairwise
 import httpx
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.phantom_drawings import Drawing, draw_phantom

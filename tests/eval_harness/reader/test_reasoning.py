@@ -1,8 +1,7 @@
 """Test splitting reasoning from the answer, for every family's delimiters and any text."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from eval_harness.reader.reasoning import split_reasoning
 

@@ -9,8 +9,7 @@ from random import Random
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository

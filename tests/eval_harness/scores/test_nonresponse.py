@@ -23,8 +23,7 @@ from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.formatting import format_summary
 from eval_harness.store.publish_score import eval_result_entries
 from eval_harness.store.results_table import tidy_table
-from tests.leaderboard_space.stores import answers as given
-from tests.leaderboard_space.stores import questions
+from tests.leaderboard_space.stores import answers as given, questions
 from tests.sampling import few
 from tests.silent_answers import SILENT, Mixture, mixture, scope
 

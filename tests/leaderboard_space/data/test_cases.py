@@ -25,8 +25,7 @@ from leaderboard_space.data import cases as case_data
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import read_case_answers
 from leaderboard_space.data.sections import Entry
-from leaderboard_space.views import cases
-from leaderboard_space.views import model as model_page
+from leaderboard_space.views import cases, model as model_page
 from leaderboard_space.views.parts import measured_sections, set_name
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, questions

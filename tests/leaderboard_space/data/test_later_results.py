@@ -18,8 +18,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.benchmarks import spec as dataset_spec
+from dataset_builders.benchmarks import BENCHMARKS, spec as dataset_spec
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.gmai_mmbench import read_official

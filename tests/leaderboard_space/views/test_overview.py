@@ -8,8 +8,7 @@ from operator import itemgetter
 from urllib.parse import parse_qs
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS

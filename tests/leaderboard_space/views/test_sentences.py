@@ -5,8 +5,7 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from eval_harness.store.sight import Sight
 from leaderboard_space import headlines, sentences

@@ -19,8 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
@@ -30,8 +29,7 @@ from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.limits import normalize_name
 from eval_harness.records.request import rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Method, Model, RunRecord, RunRequest
-from eval_harness.store import checks
-from eval_harness.store import examine as examining
+from eval_harness.store import checks, examine as examining
 from eval_harness.store.adding import add_to_folder, withdraw
 from eval_harness.store.checks import BASELINE_NAMES
 from eval_harness.store.contents import Acceptance, Submission, utc_now

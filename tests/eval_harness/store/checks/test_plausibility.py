@@ -7,8 +7,7 @@ import re
 
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from eval_harness.store.checks import similar_name_flags, skeleton
 from eval_harness.store.results_table import escape_formula, escape_formulas
