@@ -7,9 +7,9 @@ also: drawing (`views/compare.py`), sentences (`sentences.py`), the causes
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -151,9 +151,13 @@ class Comparison:
         ones."""
         return entry_labels(self.chosen)
 
-    def _scores_of(self, metric: str) -> dict[str, Score]:
-        """Return entry key -> score of a chosen result on the selection, as on the leaderboard."""
-        return self.query.scores(metric, frozenset(entry.key for entry in self.chosen))
+    @cached_property
+    def _scores_of(self) -> Callable[[str], dict[str, Score]]:
+        """Metric -> entry key -> score of a chosen result on the selection, as on the
+        leaderboard."""
+        keys = frozenset(entry.key for entry in self.chosen)
+        # Not in the board's cache: visitors choose among many pairs.
+        return cache(lambda metric: self.query.scores(metric, keys))
 
     def has_answers(self, entry: Entry) -> bool:
         """True if the result can be compared question by question."""

@@ -143,9 +143,8 @@ class BoardQuery:
                     cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
         return cells
 
-    @cached(COMPUTING)
     def scores(self, metric: str, keys: frozenset[str] | None = None) -> dict[str, Score]:
-        """Compute the scores of a metric on the selection, cached.
+        """Compute the scores of a metric on the selection.
 
         Args:
             metric: The metric.

@@ -56,7 +56,7 @@ def too_few_note(score: Score, case: str) -> str:
 
 
 RANKS_NOTE = "Rank 1 is shared by every model that none significantly beats; click a rank to see why."
-"""Explains the column of ranks (`ranks.RankRanges`)."""
+"""Explains the column of ranks (`comparisons.RankRanges`)."""
 SHADES_NOTE = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
 
 
@@ -151,7 +151,7 @@ def ends_caption(label: str, n_compared: int, n_left_out: int, against_chance: b
 
 
 def explain_ranks(first_rank: int, last_rank: int, models: int) -> str:
-    """Explain the ranks that a row may hold (`ranks.RankRanges`).
+    """Explain the ranks that a row may hold (`comparisons.RankRanges`).
 
     Args:
         first_rank: First rank that it may hold.

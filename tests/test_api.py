@@ -306,6 +306,7 @@ def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
     assert run.result.environment["price_per_million_tokens"] == [2.5, 10] and run.result.command == "medprobe eval x"
 
 
+@pytest.mark.usefixtures("examine_in_child")
 def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
     run = medprobe.evaluate(
         "halt-medvqa",

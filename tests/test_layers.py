@@ -161,7 +161,14 @@ def test_the_board_loads_no_back_end_and_no_run():
     assert not [
         name
         for name in loaded
-        if name.startswith(("eval_harness.models", "eval_harness.runs", "dataset_builders.images.phantom_drawings"))
+        if name.startswith(
+            (
+                "eval_harness.models",
+                "eval_harness.runs",
+                "dataset_builders.build",
+                "dataset_builders.images.phantom_drawings",
+            )
+        )
     ]
 
 

@@ -8,12 +8,13 @@ baselines and people have no digest, because only their names are known.
 See also: what a back end may define (`Backend` in `interface.py`, `docs/plug_in.md`).
 """
 
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any, cast
 
 import pandas as pd
@@ -242,8 +243,10 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
     path = Path(file)
     if not path.is_file():
         raise BadInput(f"--model {model}: there is no file {file}.")
-    module = ModuleType(path.stem)
-    module.__file__ = str(path)
+    # A module with a spec and an absolute path, as an import would make it.
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
     # Registered before it runs, as an import would: dataclasses look their module up.
     sys.modules[path.stem] = module
     try:
@@ -339,7 +342,7 @@ class _PlugIn:
     takes_stream = False
 
     def __getattr__(self, name: str) -> Any:
-        default = (_DEFAULTS[name],) if name in _DEFAULTS else ()
+        default = (_PLUG_IN_DEFAULTS[name],) if name in _PLUG_IN_DEFAULTS else ()
         return getattr(self.plug_in, name, *default)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
@@ -379,7 +382,7 @@ class _PlugIn:
             yield Response(request.question_id, request.sample, text)
 
 
-_DEFAULTS = {
+_PLUG_IN_DEFAULTS = {
     "describe": dict,
     "several_images": False,
     "order": lambda questions: None,

@@ -329,19 +329,28 @@ def _board_result(result: Result) -> Result:
     """Add HALT-MedVQA's scenarios, printed as columns beside their average, as cells of a
     breakdown.
 
-    The average over one scenario is the accuracy in it. `refused` within ProbMed's steps (facet
-    `aspect`, Table 6), which is a share of the errors, becomes `refused_of_errors`; everywhere else
-    `refused` is a share of all responses.
+    The average over one scenario is the accuracy in it. Also applies `rename_error_shares`.
     """
     facet, cell_metric, metrics = board_spec(result.benchmark.family).facet_metrics or ("", "", {})
     for value, names in metrics.items():
         if names[0] in result.scores:
             scores = {name: result.scores[name] for name in names if name in result.scores}
             result.breakdown.setdefault(facet, {})[value] = {cell_metric: result.scores[names[0]], **scores}
-    steps = result.breakdown.get("aspect", {})
-    for label, scores in steps.items():
-        steps[label] = {"refused_of_errors" if name == "refused" else name: score for name, score in scores.items()}
+    result.breakdown = rename_error_shares(result.breakdown)
     return result
+
+
+def rename_error_shares(breakdown: Breakdown) -> Breakdown:
+    """Rename `refused` within ProbMed's steps (facet `aspect`, Table 6) to `refused_of_errors`.
+
+    There it is a share of the errors, in the paper as in result files; everywhere else `refused` is
+    a share of all responses.
+    """
+    steps = {
+        step: {"refused_of_errors" if name == "refused" else name: score for name, score in scores.items()}
+        for step, scores in breakdown.get("aspect", {}).items()
+    }
+    return {**breakdown, "aspect": steps} if steps else breakdown
 
 
 def result_key(result: Result) -> ResultKey:

@@ -25,7 +25,7 @@ from eval_harness.store.sight import ImageShare, Sight, answered_share, compute_
 from leaderboard_space.benchmarks import metric_info
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.outcomes import Bools, Floats, MetricUnits, Outcomes, pairwise_p_values, score_runs
-from leaderboard_space.data.published_results import map_scores
+from leaderboard_space.data.published_results import map_scores, rename_error_shares
 from leaderboard_space.data.sections import (
     ALL_RESULTS,
     GROUP_HEADINGS,
@@ -270,10 +270,12 @@ def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | No
 def prepare_result(result: Result) -> Result:
     """Return a result as the board shows it.
 
-    A percentage without an interval gets one from its number of cases, since nothing is known about
-    shared images. Counts get none.
+    Error shares get their own metric name (`rename_error_shares`), and a percentage without an
+    interval gets one from its number of cases, since nothing is known about shared images. Counts
+    get none.
     """
-    return map_scores(result, lambda score, place: _with_interval(score, place[-1]))
+    renamed = result.model_copy(update={"breakdown": rename_error_shares(result.breakdown)})
+    return map_scores(renamed, lambda score, place: _with_interval(score, place[-1]))
 
 
 def _with_interval(score: Score, metric: str) -> Score:

@@ -3,7 +3,7 @@
 A selection is a list of paths: a facet's label ("modality", "CT"), or a branch below one
 ("department", "Ophthalmology", "MRI"). Paths of one facet are united, those of different facets
 intersected (`facets.group_by_subject`). See also: drawing (`assets/selection.js`), selecting
-on the command line (`dataset_builders.facets`, `dataset_builders.facets`).
+on the command line (`dataset_builders.facets`).
 """
 
 import hashlib

@@ -73,6 +73,21 @@ def test_without_a_released_fingerprint_the_counts_are_all_there_is(tmp_path: Pa
     assert sorted(kinds) == ["partial", "sample", "unconfirmed"]
 
 
+def test_a_share_of_the_errors_has_its_own_name_in_every_kind_of_result(tmp_path: Path) -> None:
+    question_table = questions("probmed", 60)
+    add_run(tmp_path, "probmed", question_table, answers(question_table, 0.5), "One")
+    sections = Board(tmp_path).snapshot.sections["probmed"]
+    steps = [
+        scores
+        for section in sections
+        for entry in section.entries
+        for scores in entry.result.breakdown.get("aspect", {}).values()
+    ]
+    measured = [scores for scores in steps if "diagnosis_accuracy" not in scores]
+    assert measured and any("refused_of_errors" in scores for scores in steps)
+    assert not any("refused" in scores for scores in steps)
+
+
 def test_published_and_measured_results_of_the_complete_set_share_a_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,8 @@ one, trial and error finds which parameters the server supports (`chat_requests.
 apply to all others. The openai client retries a question; while the server is busy or unreachable,
 the question is sent again until `--wait-server` has passed. Before an error ends the run, a
 question that was answered earlier is sent again, or else a made-up one. See also: the client
-(`chat_client.py`), messages and parameters (`chat_requests.py`), replies
-and errors (`replies.py`).
+(`chat_client.py`), messages and parameters (`chat_requests.py`), replies and errors
+(`replies.py`).
 """
 
 import asyncio

@@ -27,8 +27,59 @@ In this order they are used by: DeepSeek, SGLang and older vLLM; vLLM and OpenRo
 OpenRouter (structured); LiteLLM (structured).
 """
 
-
 _REASONING_PART_TYPES = ("thinking", "reasoning", "redacted_thinking", "thought")
+
+FailureKind = Literal["again", "wait", "unreachable", "unreadable", "question"]
+
+_NAME_FIELD = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
+"""Fields whose values are identifiers, not sentences."""
+
+_FILTER_FIELD = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
+"""Fields that indicate a filter if they have any value."""
+
+_STATUS_PATTERNS = {
+    429: re.compile(r"rate|throttl|too.?many|quota|exhausted", re.IGNORECASE),
+    503: re.compile(r"overload|unavailable|capacity", re.IGNORECASE),
+    504: re.compile(r"time.?out|deadline", re.IGNORECASE),
+    401: re.compile(r"auth|api.?key", re.IGNORECASE),
+    403: re.compile(r"permission|forbidden|denied", re.IGNORECASE),
+    404: re.compile(r"not.?found", re.IGNORECASE),
+    400: re.compile(r"invalid|bad.?request|unsupported|badrequest", re.IGNORECASE),
+}
+"""HTTP status -> error codes or types that imply it, for errors that state no number."""
+
+_STATUS_MESSAGES = {
+    **dict.fromkeys((401, 407), "the server refuses the key ({}). Check OPENAI_API_KEY."),
+    402: "the account has no credit left ({}).",
+    403: "the server refuses the key or the request ({}). Check OPENAI_API_KEY, and what the key may use.",
+    **dict.fromkeys(
+        (404, 405),
+        "the server has no such model or address ({}). Check the name and --base-url, which usually ends in /v1.",
+    ),
+}
+
+
+class Refusal(Exception):
+    """Raised if a filter or the model withheld the answer; retrying will not help."""
+
+
+class ServerFailure(Exception):
+    """Raised if a question got no answer.
+
+    Attributes:
+        kind: What happened, and whether to try again. `wait` (busy, or no reply in time) and
+            `unreachable` (no connection): the server may answer later. `again` (it failed) and
+            `unreadable` (not a chat server's reply): give up after the client's own retries.
+            `question`: it rejected this request.
+        status: HTTP status, if any.
+        meaning: Message for the user in case no other question is answered either.
+    """
+
+    def __init__(self, words: str, kind: FailureKind = "again", status: int | None = None, meaning: str = "") -> None:
+        super().__init__(words)
+        self.kind: FailureKind = kind
+        self.status = status
+        self.meaning = meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,63 +246,6 @@ def candidate_logprob(candidate: str, alternatives: dict[str, float]) -> float |
     logprobs = [logprob for token, logprob in alternatives.items() if normalize(token.strip()) == normalize(candidate)]
     # exp() underflows to 0 below about -745, and log(0) fails.
     return math.log(sum(math.exp(logprob) for logprob in logprobs)) if logprobs and max(logprobs) > -700 else None
-
-
-FailureKind = Literal["again", "wait", "unreachable", "unreadable", "question"]
-
-
-_NAME_FIELD = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
-"""Fields whose values are identifiers, not sentences."""
-
-
-_FILTER_FIELD = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
-"""Fields that indicate a filter if they have any value."""
-
-
-_STATUS_PATTERNS = {
-    429: re.compile(r"rate|throttl|too.?many|quota|exhausted", re.IGNORECASE),
-    503: re.compile(r"overload|unavailable|capacity", re.IGNORECASE),
-    504: re.compile(r"time.?out|deadline", re.IGNORECASE),
-    401: re.compile(r"auth|api.?key", re.IGNORECASE),
-    403: re.compile(r"permission|forbidden|denied", re.IGNORECASE),
-    404: re.compile(r"not.?found", re.IGNORECASE),
-    400: re.compile(r"invalid|bad.?request|unsupported|badrequest", re.IGNORECASE),
-}
-"""HTTP status -> error codes or types that imply it, for errors that state no number."""
-
-
-_STATUS_MESSAGES = {
-    **dict.fromkeys((401, 407), "the server refuses the key ({}). Check OPENAI_API_KEY."),
-    402: "the account has no credit left ({}).",
-    403: "the server refuses the key or the request ({}). Check OPENAI_API_KEY, and what the key may use.",
-    **dict.fromkeys(
-        (404, 405),
-        "the server has no such model or address ({}). Check the name and --base-url, which usually ends in /v1.",
-    ),
-}
-
-
-class Refusal(Exception):
-    """Raised if a filter or the model withheld the answer; retrying will not help."""
-
-
-class ServerFailure(Exception):
-    """Raised if a question got no answer.
-
-    Attributes:
-        kind: What happened, and whether to try again. `wait` (busy, or no reply in time) and
-            `unreachable` (no connection): the server may answer later. `again` (it failed) and
-            `unreadable` (not a chat server's reply): give up after the client's own retries.
-            `question`: it rejected this request.
-        status: HTTP status, if any.
-        meaning: Message for the user in case no other question is answered either.
-    """
-
-    def __init__(self, words: str, kind: FailureKind = "again", status: int | None = None, meaning: str = "") -> None:
-        super().__init__(words)
-        self.kind: FailureKind = kind
-        self.status = status
-        self.meaning = meaning
 
 
 def classify_exception(error: BaseException) -> ServerFailure:

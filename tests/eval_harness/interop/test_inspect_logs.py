@@ -1,6 +1,6 @@
 """Submitting logs of inspect-ai, written by inspect-ai itself in both of its formats.
 
-Runs where inspect-ai is installed; `test_inspect_ai.py` runs it in that environment and also
+Runs where inspect-ai is installed; `test_real_harnesses.py` runs it in that environment and also
 compares the metrics.
 """
 

@@ -198,6 +198,33 @@ def test_what_names_no_model_is_one_line_at_once(tmp_path, monkeypatch):
         assert words in refused(load_backend, name, Settings())
 
 
+FINDS_ITS_FILES = """
+import importlib.util
+import pkgutil
+from pathlib import Path
+
+class M:
+    def __init__(self):
+        assert importlib.util.find_spec(__name__).origin == __file__
+        assert pkgutil.get_data(__name__, "weights.txt") == b"7"
+        self.weights = Path(__file__).parent / "weights.txt"
+
+    def generate(self, requests):
+        return [self.weights.read_text() for _ in requests]
+"""
+
+
+def test_a_plug_in_finds_the_files_beside_it(tmp_path, monkeypatch):
+    """By a relative path, too, and after the working directory has changed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "finds_its_files.py").write_text(FINDS_ITS_FILES)
+    (tmp_path / "weights.txt").write_text("7")
+    backend = load_backend("finds_its_files.py:M", Settings())
+    monkeypatch.chdir("/")
+    question = Request("1", 0, "Which side?", None, ("a", "b"), "single", max_tokens=3)
+    assert [response.text for response in backend.generate([question])] == ["7"]
+
+
 def test_a_name_that_may_be_the_hubs_is_asked_for_once(local_hub):
     for count, name in enumerate(("fake-vlm", "org/fake-vlm"), 1):
         assert "no model on the Hub" in refused(load_backend, name, Settings())

@@ -249,6 +249,8 @@ def test_flags_are_shown_and_exported(tmp_path: Path) -> None:
     (row,) = json.loads(service.export({"format": FORMAT, "as": "json"})["text"])
     columns = ("account", "flags", "group", "runs_tried")
     assert [row[name] for name in columns] == ["=cmd()", "nearly perfect; half <i>seen</i>", "ranked", 1]
+    scores = section.entries[0].result.scores
+    assert all(row[name] == pytest.approx(scores[name].value) for name in ("abstained", "answered_accuracy"))
     body = service.export({"format": FORMAT, "as": "csv"})["text"]
     assert not re.search(r'(^|,)"?[=+]cmd', body, re.MULTILINE)
 

@@ -74,6 +74,7 @@ def test_a_file_gives_what_the_command_line_gives(data: Path, store: Path, tmp_p
     assert here.files() == from_command.files()
 
 
+@pytest.mark.usefixtures("examine_in_child")
 def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path) -> None:
     folder = run_folder(data, tmp_path / "run")
     expected = build_submission(folder, data=str(data))

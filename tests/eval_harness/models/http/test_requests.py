@@ -32,7 +32,7 @@ from tests.eval_harness.models.http.asking import KEY, ask_server, model, pictur
 from tests.sampling import few
 
 REPLY_BODY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
-OK_RESPONSE = b"HTTP/1.1 200 OK_RESPONSE\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+OK_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
     len(REPLY_BODY),
     REPLY_BODY,
 )
@@ -291,6 +291,15 @@ def test_rejected_user_parameters_are_an_error():
     ):
         with pytest.raises(BadInput, match=option):
             ask_server(rejecting(name), [request(i) for i in range(3)], **settings)
+
+
+def test_parameter_name_in_an_unrelated_complaint_is_not_dropped():
+    """The complaint is about something else and happens to contain the parameter's name."""
+    complaint = {
+        "error": {"message": "Invalid image: the body temperature chart could not be read", "param": "messages"}
+    }
+    with pytest.raises(BadInput, match="body temperature chart"):
+        ask_server((400, complaint), [request(i) for i in range(5)])
 
 
 def test_question_that_exceeds_every_limit_fails_alone():
