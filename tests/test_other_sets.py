@@ -60,6 +60,7 @@ def workdir(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_the_board_filters_by_the_facets_of_the_set(workdir):
     board = Board(workdir / "store")
     (section,) = board.snapshot.sections["vqa"]

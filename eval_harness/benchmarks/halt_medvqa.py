@@ -66,7 +66,7 @@ _PROMPTS = (
 )
 
 
-_SCENARIOS: dict[str, tuple[str, str, tuple[Images, ...], str]] = {
+_SCENARIO_TEXTS: dict[str, tuple[str, str, tuple[Images, ...], str]] = {
     "fake": ("Nonsense question", "picks “I do not know”", (), "the question makes no sense with any image"),
     "none": (
         "Correct option removed",
@@ -85,7 +85,7 @@ _METRICS = {
         name: MetricInfo(
             f"{label}: {right_answer}", "Questions of this kind answered correctly.", arms=arms, no_arm=no_arm
         )
-        for name, (label, right_answer, arms, no_arm) in _SCENARIOS.items()
+        for name, (label, right_answer, arms, no_arm) in _SCENARIO_TEXTS.items()
     },
     "average": MetricInfo(
         "Mean of the three scenarios",
@@ -97,7 +97,7 @@ _METRICS = {
         f"{name}_irrelevant": MetricInfo(
             f"{label}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
         )
-        for name, (label, *_) in _SCENARIOS.items()
+        for name, (label, *_) in _SCENARIO_TEXTS.items()
     },
     "average_irrelevant": MetricInfo(
         "Unreadable, mean of the three", "Mean of the three counts.", False, "count", of_ends=True

@@ -305,6 +305,11 @@ def _reason(request: Request, error: Exception | SystemExit) -> str:
 class ReplyCache:
     """The stored replies of one model with the same settings.
 
+    The key covers everything that is sent (prompt, images, examples, system message, option order,
+    limits, options of the run), the server's address, and the model's name there; no more is known
+    about a model behind a server. Each reply is a file, replaced atomically, so any number of
+    processes may share a cache.
+
     Attributes:
         folder: Folder of the files.
         identity: What tells this model and these settings from others; part of every key.

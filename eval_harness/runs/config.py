@@ -70,7 +70,7 @@ class EvalConfig:
     image: Images = "real"
     """The images shown with each question (`runs/requests.py`)."""
     form: str | None = None
-    """Name of the conversation form (`conversation.FORMS`); None for the default."""
+    """Name of the conversation form (`request.FORMS`); None for the default."""
     system: str | None = None
     """System message instead of the form's; "" sends none."""
     max_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""Build requests from questions: prompt, images, examples, option order.
+"""Build requests: prompt, system message, images, examples, option order, candidates.
 
 A question is shown its own images (`real`), none (`withheld`), grey ones (`blank`), or those of
 another case (`swapped`).
@@ -132,8 +132,6 @@ def _capital(text: str) -> str:
 
 # --- worked examples ---
 
-# --- worked examples ---
-
 
 def _related(example: Row, row: Row) -> bool:
     return example["case_id"] == row["case_id"] or not set(row_image_ids(example)).isdisjoint(row_image_ids(row))
@@ -182,8 +180,6 @@ def with_example_images(
     }
     return tuple((row, tuple(images[row["case_id"], name] for name in row_image_ids(row))) for row in rows)
 
-
-# --- other images than a question's own ---
 
 # --- other images than a question's own ---
 
@@ -330,8 +326,6 @@ def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(f"swapped\0{text}".encode()).digest()
 
-
-# --- requests with the images of their cases ---
 
 # --- requests with the images of their cases ---
 

@@ -170,6 +170,7 @@ def panel(service: Service, metric: str) -> str:
     return page
 
 
+@pytest.mark.exhaustive
 def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     service = Service(Board(store))
     service.board.prepare(service.board.snapshot)

@@ -116,6 +116,7 @@ def test_texts_and_scores_equal_naive_loops(family, tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("family", "window", "shares"),
     few(

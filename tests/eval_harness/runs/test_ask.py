@@ -1,6 +1,7 @@
 """Asking a model: the cache of replies answers only requests that were sent before, in the same
-form, to the same model; questions that a processor rejects, interrupted runs, and `--model` values
-that name no model (`tests/chaos/test_every_run_ends.py` has the faults).
+form, to the same model; questions that a processor rejects, interrupted runs, the dry run, answers
+too long for a store, files beside a plug-in, and `--model` values that name no model
+(`tests/chaos/test_every_run_ends.py` has the faults).
 """
 
 import json

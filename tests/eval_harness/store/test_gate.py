@@ -48,6 +48,7 @@ OURS = "ORG/phantoms"
 DEADLOCK = Path(__file__).resolve().parents[4] / "shared/sources/gate/deadlock.parquet"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("examine_in_child")
 @pytest.mark.parametrize("batch", few(range(0, 200, 50)))
 def test_altered_files_are_refused_or_read_back_as_scored(run, data, batch):
@@ -70,6 +71,7 @@ def surviving_files(sent, dataset, seeds: range) -> list[bytes]:
         ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("examine_in_child")
 @pytest.mark.sources
 @pytest.mark.skipif(not DEADLOCK.is_file(), reason="../shared/sources is not here")
