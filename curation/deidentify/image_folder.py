@@ -30,13 +30,7 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.deidentify.image_labels import (
-    LABELS_FOLDER,
-    CleanFile,
-    ImageLabels,
-    write_labels,
-    write_volume,
-)
+from curation.deidentify.image_labels import LABELS_FOLDER, CleanFile, ImageLabels, write_labels, write_volume
 from curation.deidentify.patient_table import PatientTable, header_identifiers
 from curation.images.image_index import decode_rgb, list_files
 from curation.images.privacy import (

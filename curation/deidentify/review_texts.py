@@ -17,9 +17,7 @@ from typing import Any
 from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
-from curation.deidentify.image_labels import (
-    delete_labels,
-)
+from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
 from curation.gmai.benchmark_files import undecided_pictures
 from curation.gmai.sources import PICTURES_FOLDER, UNIT_JOURNAL

@@ -159,8 +159,8 @@ def dicom_units(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Unit]:
         files.skips.append(Skip(dataset.name, relative_name(path, dataset.path), reason))
 
     dicom_files: list[tuple[Path, str, str]] = []
+    # Each SEG and RTSTRUCT, its modality, and the SOP instance UIDs of its images.
     references: list[tuple[Path, str, list[str]]] = []
-    """Each SEG and RTSTRUCT, its modality, and the SOP instance UIDs of its images."""
     for path in files.all_files:
         if path != dataset.annotations and path.name != "DICOMDIR":
             try:
@@ -171,7 +171,9 @@ def dicom_units(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Unit]:
                     modality = str(data.get("Modality", ""))
                     dicom_files.append((path, str(data.get("SOPInstanceUID", "")), modality))
                     if modality in ANNOTATION_MODALITIES:
-                        elements = [e for e in data.iterall() if e.keyword == "ReferencedSOPInstanceUID"]
+                        elements = [
+                            element for element in data.iterall() if element.keyword == "ReferencedSOPInstanceUID"
+                        ]
                         uids = dict.fromkeys(str(element.value) for element in elements)
                         references.append((path, modality, list(uids)))
             except Skipped as error:

@@ -27,7 +27,6 @@ from medprobe import evaluate, load_run
 from tests.curation.commands import curate, score_pair
 from tests.curation.gmai.phantoms import write_all
 from tests.helpers import refused, write_lines
-from tests.sampling import few
 
 
 def write_reviewed_pairs(names, questions):
@@ -49,7 +48,7 @@ def write_reviewed_pairs(names, questions):
         score_pair(log, "Ada", pair, 9, 9 if k % 3 else 4)
 
 
-@pytest.fixture(params=few(["probmed", "halt-medvqa", "mediconfusion"]))
+@pytest.fixture(params=["probmed", "halt-medvqa", "mediconfusion"])
 def custom_set(request, tmp_path):
     rng = random.Random(7)
     (tmp_path / "images").mkdir()

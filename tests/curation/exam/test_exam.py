@@ -192,7 +192,6 @@ def test_an_exam_repeats_with_its_seed_and_key(small, tmp_path):
     assert read_pairs(tmp_path / "first") == read_pairs(tmp_path / "second")
 
 
-@pytest.mark.exhaustive
 def test_pictures_with_text_are_left_out(tmp_path):
     studies = Studies(tmp_path / "in", 0)
     truth = Truth("MR", "CHEST", *np.eye(3)[:2])

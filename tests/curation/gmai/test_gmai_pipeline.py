@@ -90,7 +90,6 @@ def test_vlmevalkit_can_read_the_tsvs(built_set):
             assert table["answer"].str.fullmatch("[A-E]").all()
 
 
-@pytest.mark.exhaustive
 def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
     """A run that is killed repeatedly, with a torn last line in its journal, reads every unit once.
 

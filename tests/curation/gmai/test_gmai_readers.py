@@ -16,7 +16,7 @@ from scipy.ndimage import binary_fill_holes
 from curation.gmai.benchmark_files import mask_outline
 from curation.gmai.sources import read_sources
 from curation.readers.dataset import SourceDataset
-from curation.readers.pixels import encode_mask, read_dicom_header, render_frame
+from curation.readers.pixels import encode_mask, read_dicom_header, read_frame, render_frame, to_grey
 from curation.readers.shapes import decode_segmentation
 from tests.curation.dicom_files import set_elements
 from tests.curation.gmai.phantoms import (
@@ -129,6 +129,29 @@ def test_windows_match_pydicom(tmp_path):
         if mono == "MONOCHROME1":
             expected = 255 - expected
         assert np.abs(render_frame(data, None, []).astype(float) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("flips", range(8))
+def test_slices_are_upright_in_all_stored_orientations(tmp_path, flips):
+    """An image stored in any of the eight in-plane orientations gives the same picture."""
+    rng = np.random.default_rng(2)
+    upright = rng.integers(0, 1000, (12, 20))
+    row, column, stored = np.array([1, 0, 0]), np.array([0, 1, 0]), upright
+    if flips & 1:
+        stored, row = stored[:, ::-1], -row
+    if flips & 2:
+        stored, column = stored[::-1], -column
+    if flips & 4:
+        stored, row, column = stored.T, column, row
+    path = tmp_path / "a.dcm"
+    write_dicom(
+        path,
+        np.ascontiguousarray(stored),
+        ImageOrientationPatient=[*map(int, row), *map(int, column)],
+        PixelSpacing=[1, 1],
+    )
+    pixels, _ = read_frame(path, (500.0, 1000.0), [])
+    assert (pixels[..., 0] == to_grey(upright.astype(float), (500.0, 1000.0))).all()
 
 
 @pytest.mark.parametrize(("plane", "shape"), [("axial", (12, 10)), ("coronal", (14, 10)), ("sagittal", (14, 12))])

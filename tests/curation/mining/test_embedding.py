@@ -122,8 +122,7 @@ def counting_encoder_of(loaded):
 SLOW_EMBEDDING_SCRIPT = """
 import sys, time
 from pathlib import Path
-from curation.mining.embedding import embed
-from curation.mining.embedding import Encoder, parse_encoder, load_encoder
+from curation.mining.embedding import Encoder, embed, load_encoder, parse_encoder
 loaded = load_encoder(parse_encoder(sys.argv[1]))
 def slowly(batch):
     time.sleep(0.2)

@@ -336,7 +336,6 @@ def test_each_reviewer_has_a_link_and_there_is_no_other_access(chromium, folders
     )  # links stay valid, also of reviewers who are not named this time
 
 
-@pytest.mark.exhaustive
 def test_other_machines_need_reviewers_and_each_server_a_folder_and_port(folders):
     questions, images = folders
 
