@@ -35,6 +35,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 ssl.create_default_context = cache(ssl.create_default_context)
 typer.main.get_command = cache(typer.main.get_command)
 
+# Tests read submissions in their own process, since a child costs a second of processor time. A
+# test of the child or of its limits requests `examine_in_child`.
+sandbox.CAN_PASS_PIPES = False
+
 # The same examples in every run, so that an unrelated change never fails on new ones;
 # `--hypothesis-profile=explore` searches for new ones. No deadline: other load on the machine must
 # not fail a test.
@@ -47,18 +51,10 @@ pytest_plugins = ["tests.browser", "tests.localhub.fixture"]
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-@pytest.fixture(autouse=True)
-def examine_in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read submissions in the test's own process, since a child needs a second to start; a test
-    that needs the child's limits requests `examine_in_child`.
-    """
-    if "examine_in_child" not in request.fixturenames:
-        monkeypatch.setattr(sandbox, "CAN_PASS_PIPES", False)
-
-
 @pytest.fixture
-def examine_in_child() -> None:
+def examine_in_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read submissions in a child process with limits, as users and servers do."""
+    monkeypatch.setattr(sandbox, "CAN_PASS_PIPES", os.name == "posix")
 
 
 def _folder(name: str) -> Path:

@@ -206,6 +206,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == set(packaged())
 
 
+@pytest.mark.exhaustive
 def test_the_source_distribution_is_the_repository(tmp_path):
     """It contains every tracked file except those in hidden paths, so a wheel can be built and the
     tests run from it.

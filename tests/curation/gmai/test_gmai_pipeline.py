@@ -364,6 +364,7 @@ def test_real_boxes_become_box_questions_about_the_chest(real_set):
     assert missing == [{"dataset": "boxes", "reason": "its image is missing", "count": 880 - 44}]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sources
 def test_real_radiographs_are_read_and_skips_are_counted(real_set):
     assert real_set.funnel["read"]["findings"]["pictures"] == 9

@@ -82,6 +82,7 @@ def even(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["4bit", "8bit"])
 def test_quantized_models_batch_equally_and_quantized_checkpoints_load_unchanged(even, tmp_path, name):
     pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
@@ -123,6 +124,7 @@ def test_pixel_bounds_are_applied_or_refused(folder, tmp_path):
         load_pretrained(str(tmp_path / "other"), Settings(max_pixels=900))
 
 
+@pytest.mark.exhaustive
 def test_causal_model_with_remote_code_is_loaded_and_sees_images(tmp_path):
     """Like Phi-4-multimodal's repository, whose `auto_map` has only AutoModelForCausalLM."""
     folder = make("llava", tmp_path / "own")

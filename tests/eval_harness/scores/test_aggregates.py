@@ -236,6 +236,7 @@ def run(workdir: Path, name: str, model: str = "baseline:chance", **options: obj
     return workdir / name
 
 
+@pytest.mark.exhaustive
 def test_mean_over_prompts_and_samples_equals_mean_over_all_samples(workdir: Path) -> None:
     runs = [run(workdir, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
     mean_result = aggregate("mean", runs, out=workdir / "mean.json")
