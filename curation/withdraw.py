@@ -19,7 +19,7 @@ from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
 from curation.deidentify.review_texts import is_gmai_folder
-from curation.gmai.sources import UNIT_JOURNAL, keyed_patient_id, withdraw_patient
+from curation.gmai.sources import PRIVATE_FOLDER, UNIT_JOURNAL, keyed_patient_id, withdraw_patient
 from curation.images.privacy import (
     DEIDENTIFICATION_REPORT,
     DEIDENTIFIED_TABLE,
@@ -52,7 +52,6 @@ again.
 """
 METADATA_FILES = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 """JSON files of a set that contain no questions."""
-
 
 UNREACHED_COPIES = (
     "not reached; delete or rebuild these yourself: datasets built earlier, copies on the Hub "
@@ -89,7 +88,7 @@ def keyed_group_ids(folder: Path, group: str) -> set[str]:
     pseudonyms = load_pseudonyms(keyed)
     if keyed == folder:
         return {pseudonyms.group(group)}
-    entries = read_journal(folder / "private" / UNIT_JOURNAL)
+    entries = read_journal(folder / PRIVATE_FOLDER / UNIT_JOURNAL)
     patients = {item["patient"] for entry in entries for item in entry["items"]}
     # A patient's id depends on the registry, so the name is keyed once for each registry.
     return {keyed_patient_id(entry["registry"], group, pseudonyms) for entry in entries} & patients
@@ -218,7 +217,7 @@ def withdraw_group(folder: Path, group: str, ids: Set[str]) -> dict[str, int]:
             question would be left.
     """
     if is_gmai_folder(folder):
-        return withdraw_patient(folder / "private", group, ids)
+        return withdraw_patient(folder / PRIVATE_FOLDER, group, ids)
     if (folder / DEIDENTIFICATION_REPORT).is_file():
         return _withdraw_images(folder, ids)
     manifest = _read_json(folder / "manifest.json")

@@ -28,11 +28,9 @@ from dataset_builders.errors import BadInput
 SPACE_FRAME_ANCESTORS = "'self' https://huggingface.co https://*.hf.space"
 """Origins that may show a Space in a frame."""
 
-
 CONTENT_POLICY = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'"
 """Content Security Policy: nothing from other hosts, such as the badge that Gradio fetches on a
 Space. Gradio's components run inline scripts."""
-
 
 HOST_PATTERN = re.compile(r"([^:@\[\]]+|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
 """A host name or address, optionally with a port."""

@@ -37,7 +37,6 @@ def read_order(text: str) -> dict[str, list[list[str]]]:
 
 ORDER = read_order((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
-
 HEAVY_LIBRARIES = ("torch", "transformers", "gradio", "open_clip", "openai", "datasets")
 
 

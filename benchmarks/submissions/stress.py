@@ -52,7 +52,6 @@ VERIFY = (
     "import sys; from eval_harness.store.verification import verify; verify('ORG/results', True, data=[sys.argv[1]])"
 )
 
-
 EXAMINE = """
 import sys
 from eval_harness.store.verification import verify

@@ -154,7 +154,7 @@ def categorize(
 
     drafts = read_drafts(questions)
     writer, asking = open_language_model(model, base_url, send_to_provider, tries=tries, seed=seed)
-    choices = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
+    choices = shared_options.split_names(categories) if categories else None
     # An explicit list takes precedence over --discover.
     if discover and choices is None:
         choices = discover_categories(drafts, writer, questions, asking)

@@ -323,8 +323,7 @@ def exam(
     from curation.exam.pairs import build_exam
     from curation.readers.pictures import count_skip_reasons
 
-    # A name given twice is one task.
-    names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip())) or list(TASKS)
+    names = shared_options.split_names(tasks) or list(TASKS)
     pair_counts, skips = build_exam(folder, out, names, limit, seed, patient, body_part, not no_text_search)
     for name, count in pair_counts.items():
         typer.echo(f"{count:7} pairs  {name}: {TASKS[name].ability}")
@@ -361,7 +360,8 @@ def gmai(
 
     Steps: read the sources, map their labels, generate questions, select them, write the dataset.
     """
-    from curation.gmai.pipeline import PRIVATE_FOLDER, run_pipeline
+    from curation.gmai.pipeline import run_pipeline
+    from curation.gmai.sources import PRIVATE_FOLDER
 
     writer, asking = open_language_model(model, base_url, send_to_provider) if model is not None else (None, None)
     outcome = run_pipeline(
@@ -415,11 +415,11 @@ def gmai_tag(
 
     The next `gmai` uses the majority.
     """
-    from curation.gmai.pipeline import PRIVATE_FOLDER, build_tagging
+    from curation.gmai.pipeline import build_tagging
+    from curation.gmai.sources import PRIVATE_FOLDER
     from dataset_builders.browser_page.page import serve_page
 
-    # A name that is given twice counts as one tagger.
-    names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
+    names = shared_options.split_names(taggers)
     serve_page(
         lambda _: build_tagging(out, names),
         out / PRIVATE_FOLDER,
@@ -434,7 +434,8 @@ def gmai_validate(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
 ) -> None:
     """Serve a page on which reviewers report faulty questions; the next `gmai` leaves these out."""
-    from curation.gmai.pipeline import PRIVATE_FOLDER, build_validation
+    from curation.gmai.pipeline import build_validation
+    from curation.gmai.sources import PRIVATE_FOLDER
     from dataset_builders.browser_page.page import serve_page
 
     serve_page(

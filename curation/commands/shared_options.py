@@ -78,3 +78,8 @@ Ray = Annotated[
 ]
 Workers = Annotated[int, typer.Option(help="with --ray: number of worker processes")]
 GpusPerWorker = Annotated[float, typer.Option(help="with --ray: GPUs per worker")]
+
+
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated option; a name that is given twice counts once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -6,7 +6,7 @@ of `deidentify`, a decision is applied immediately: the image moves from pending
 deleted together with its labels and its rows in table.csv. In a folder of `gmai`, the next run of
 `gmai` applies it. The page is served on this machine only.
 
-`image_folder.py` does not import this module: de-identifying needs no server.
+It stands apart from `image_folder.py`, so that `deidentify` needs no server.
 """
 
 import json
@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageOps
 from curation.deidentify.image_labels import delete_labels
 from curation.deidentify.patient_table import delete_rows
 from curation.gmai.benchmark_files import undecided_pictures
-from curation.gmai.sources import PICTURES_FOLDER, UNIT_JOURNAL
+from curation.gmai.sources import PICTURES_FOLDER, PRIVATE_FOLDER, UNIT_JOURNAL
 from curation.images.privacy import (
     DECISIONS_FILE,
     DEIDENTIFICATION_REPORT,
@@ -57,13 +57,14 @@ TEXT_DECISION = Field(
 
 def is_gmai_folder(out: Path) -> bool:
     """Return True if `medprobe curate gmai` wrote the folder."""
-    return any((out / "private" / name).exists() for name in (PICTURES_FOLDER, UNIT_JOURNAL))
+    # The pictures may have been deleted by hand: a withdrawal must still reach the journal.
+    return any((out / PRIVATE_FOLDER / name).exists() for name in (PICTURES_FOLDER, UNIT_JOURNAL))
 
 
 def pending_images(out: Path) -> list[str]:
     """List the images that wait for a decision, sorted."""
     if is_gmai_folder(out):
-        return undecided_pictures(out / "private")
+        return undecided_pictures(out / PRIVATE_FOLDER)
     return sorted(path.name for path in (out / PENDING_FOLDER).glob("*"))
 
 
@@ -83,7 +84,7 @@ def decide_on_image(out: Path, image: str, decision: str, reviewer: str) -> None
         raise BadInput(f"{decision!r} is not a decision: choose mask, keep or drop.")
     if image not in pending_images(out):
         raise BadInput(f"{image} does not wait for a decision in {out}.")
-    journal = (out / "private" if is_gmai_folder(out) else out) / DECISIONS_FILE
+    journal = (out / PRIVATE_FOLDER if is_gmai_folder(out) else out) / DECISIONS_FILE
     record_decision(journal, reviewer, image, TEXT_DECISION.name, decision)
     if not is_gmai_folder(out):
         _apply_decision(out, image, decision)
@@ -132,7 +133,7 @@ def build_text_review(out: Path) -> FastAPI:
             "deidentify` or "
             "`medprobe curate gmai`."
         )
-    boxes = read_boxes(out / "private" if is_gmai_folder(out) else out)
+    boxes = read_boxes(out / PRIVATE_FOLDER if is_gmai_folder(out) else out)
 
     def show(_: str, image: str) -> ItemView:
         return ItemView(
@@ -151,7 +152,9 @@ def build_text_review(out: Path) -> FastAPI:
         if image not in pending_images(out):
             raise KeyError(image)
         file = (
-            out / "private" / PICTURES_FOLDER / f"{image}.png" if is_gmai_folder(out) else out / PENDING_FOLDER / image
+            out / PRIVATE_FOLDER / PICTURES_FOLDER / f"{image}.png"
+            if is_gmai_folder(out)
+            else out / PENDING_FOLDER / image
         )
         with Image.open(file) as opened:
             marked = ImageOps.exif_transpose(opened).convert("RGB")

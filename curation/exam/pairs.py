@@ -49,7 +49,6 @@ MIN_GREY_LEVELS, MAX_FLAT_SHARE = 32, 0.8
 """Minimum number of grey levels (empty slices have fewer), and maximum share of pixels that equal
 their left neighbours (label maps have more)."""
 
-
 AcceptedPair = tuple[str, Proposal, list[str]]
 """The name of a task, a pair, and the names of its two pictures."""
 

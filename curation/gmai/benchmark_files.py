@@ -1,4 +1,5 @@
-"""Write what people see: the pictures of questions, contact sheets, TSVs, dataset and report.
+"""Mark and write what people see (pictures, contact sheets, TSVs, dataset, report), and leave out
+pictures with burned-in text.
 
 A target is marked on a copy of the picture by a box, a translucent mask or a contour. Boxes and
 contours are drawn around the target, so that they cover none of its pixels. On the contact sheets,

@@ -21,7 +21,6 @@ Cell = tuple[str, str, str]
 options.
 """
 
-
 LabelledItem = tuple[Item, str, str, str]
 """An item with its canonical label, task and department."""
 

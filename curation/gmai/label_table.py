@@ -323,7 +323,6 @@ TAG_SUBJECTS = ("task", "department")
 TAGGERS_PER_LABEL = 3
 TAGS_FILE = "tags.jsonl"
 
-
 Tags = dict[str, dict[str, str]]
 """Canonical label -> subject (task, department) -> the taggers' majority."""
 

@@ -53,7 +53,7 @@ from curation.gmai.selecting import (
     split_cases,
     write_questions_file,
 )
-from curation.gmai.sources import Item, Overlay, Sources, read_items, read_sources
+from curation.gmai.sources import PRIVATE_FOLDER, Item, Overlay, Sources, read_items, read_sources
 from curation.images.image_table import read_dataframe
 from curation.images.privacy import name_list_path, write_private_csv
 from curation.readers.pictures import count_skip_reasons, refuse_contradictions
@@ -66,8 +66,6 @@ from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, remove_temp_files, replace_file
 from dataset_builders.terms import parse_image_context
-
-PRIVATE_FOLDER = "private"
 
 
 @dataclass(frozen=True)
@@ -348,7 +346,6 @@ FAULTS = {
     "unseen": "answerable without the image",
 }
 
-
 Verdicts = dict[tuple[str, str, str], Any]
 """(case, `FAULTS_FIELD`, reviewer) -> faults (an empty list: the question is fine). A reviewer's
 last verdict on a case counts.
@@ -384,7 +381,7 @@ def validation_summary(verdicts: Verdicts, asked_cases: Set[str]) -> dict[str, A
 # The pages
 
 
-def read_page_data(private: Path) -> dict[str, Any]:
+def _read_page_data(private: Path) -> dict[str, Any]:
     """Return the last run's questions file. Raises BadInput if there is none."""
     if not (private / QUESTIONS_FILE).is_file():
         raise BadInput(
@@ -396,8 +393,8 @@ def read_page_data(private: Path) -> dict[str, Any]:
 
 def build_validation(out: Path) -> FastAPI:
     """Build the page on which reviewers validate the questions of a run."""
-    private = out / "private"
-    document = read_page_data(private)
+    private = out / PRIVATE_FOLDER
+    document = _read_page_data(private)
     cases = {entry["case"]: entry for entry in document["cases"]}
     overlay, text_boxes = Overlay(**document["overlay"]), blacked_out_boxes(private)
 
@@ -454,8 +451,8 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
     Raises:
         BadInput: fewer than three taggers, or no questions.
     """
-    private = out / "private"
-    document = read_page_data(private)
+    private = out / PRIVATE_FOLDER
+    document = _read_page_data(private)
 
     if len(taggers) < TAGGERS_PER_LABEL:
         raise BadInput(

@@ -143,12 +143,20 @@ QUESTIONS_FILE = "questions.json"
 
 
 @dataclass(frozen=True)
+class OptionSet:
+    """The options of a case and the 0-based positions of the correct ones."""
+
+    options: tuple[str, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class WrittenQuestion:
     """A case with its text, options and split."""
 
     case: Candidate
     question: str
-    choice: "OptionSet"
+    choice: OptionSet
     split: str
     index: int
     """Number of the question in the benchmark, from 1."""
@@ -167,7 +175,7 @@ class EarlierQuestions:
     """
 
     indices: Mapping[str, int]
-    questions: "Mapping[str, tuple[str, OptionSet]]"
+    questions: Mapping[str, tuple[str, OptionSet]]
     splits: Mapping[str, str]
 
     def number_cases(self, cases: Sequence[Candidate], splits: Mapping[str, str]) -> dict[str, int]:
@@ -251,14 +259,6 @@ def write_questions_file(
 def _drawn_with(sources: Sources) -> list[float]:
     """Return the settings that determine the splits."""
     return [sources.seed, sources.validation]
-
-
-@dataclass(frozen=True)
-class OptionSet:
-    """The options of a case and the 0-based positions of the correct ones."""
-
-    options: tuple[str, ...]
-    right: tuple[int, ...]
 
 
 class OptionPools:

@@ -180,6 +180,10 @@ def _error_location(raw: Any, location: tuple[int | str, ...]) -> str:
     return f"{' '.join(parts)}: " if parts else ""
 
 
+# Items
+
+PRIVATE_FOLDER = "private"
+"""Folder of the pictures and journals within the output of `medprobe curate gmai`."""
 UNIT_JOURNAL = "journal.jsonl"
 PICTURES_FOLDER = "pictures"
 SHEETS_FOLDER = "sheets"

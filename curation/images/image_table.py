@@ -21,7 +21,6 @@ from dataset_builders.source_files import read_json_records, read_text
 MIN_CAPTION_CHARS = 100
 """Shorter captions (stripped) say too little about the image (MediConfusion, section 2.2)."""
 
-
 IMAGE_COLUMNS = ("image", "caption", "group", "license", "source")
 """Columns read from a table, and their default names."""
 

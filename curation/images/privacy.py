@@ -17,6 +17,7 @@ text (`deidentify/review_texts.py`).
 import csv
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -56,6 +57,7 @@ def load_patient_groups(images: Path) -> dict[str, str]:
     path = images.absolute().parent / DEIDENTIFIED_TABLE
     if "deidentification" not in privacy_manifest(images) or not path.is_file():
         return {}
+    csv.field_size_limit(sys.maxsize)  # cells may have any length
     with path.open(encoding="utf-8", newline="") as file:
         return {row["image"]: row.get("group", "") for row in csv.DictReader(file) if row.get("image")}
 

@@ -273,6 +273,9 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     return prepare, pool, vision, steps
 
 
+# Embedding images
+
+
 def encoder_key(encoder: Encoder) -> str:
     """Return the key of an encoder, which names its files.
 

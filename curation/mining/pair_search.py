@@ -60,7 +60,6 @@ SEARCH_MODES: dict[str, Thresholds] = {
 }
 """The searches of the paper."""
 
-
 SIMILARITY_COLUMNS = ("sim_med", "sim_gen")
 """Columns (float64) of a table of pairs, in addition to i < j (int64)."""
 

@@ -34,9 +34,7 @@ from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
 
-
 EXIF_ROTATED = "has an EXIF rotation: boxes and masks may refer to either orientation"
-
 
 BoxXYWH = tuple[float, float, float, float]
 """(x, y, width, height) in pixels."""

@@ -55,7 +55,7 @@ class CocoImage(BaseModel):
     file_name: str
     height: int | None = None
     width: int | None = None
-    patient_id: "Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))]" = None
+    patient_id: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
 
 class CocoCategory(BaseModel):

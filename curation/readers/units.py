@@ -58,7 +58,6 @@ ANNOTATION_READERS: dict[str, tuple[Callable[[SourceDataset, DatasetFiles], Iter
 }
 """Reader of annotated images -> function, and the skip reason of images without an annotation."""
 
-
 NON_PICTURE_SUFFIXES = {
     "", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names",
 }  # fmt: skip
@@ -140,7 +139,6 @@ def pair_dataset(
 
 PICTURE_MODALITIES = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
 """Modalities whose single pictures can be labelled by a table."""
-
 
 ANNOTATION_MODALITIES = ("SEG", "RTSTRUCT")
 
@@ -349,7 +347,6 @@ def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
 
 
 SEGMENT_IDENTIFICATION = "SegmentIdentificationSequence"
-
 
 PLANE_ATTRIBUTES = (
     ("PlanePositionSequence", "ImagePositionPatient", 0.1),

@@ -152,7 +152,7 @@ def measure_quality(
     Args:
         data: folder of a built dataset, or its id on the Hub. Images are compared unless it was
             built without them.
-        ask_blind: `score_blind` with its model, which is asked without images.
+        ask_blind: `score_blind` with its model and settings bound; None: no model is asked.
 
     Returns:
         The report.

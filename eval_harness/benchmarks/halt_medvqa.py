@@ -65,7 +65,6 @@ _PROMPTS = (
     bare_question_prompt("the question as it stands; not a protocol of the paper"),
 )
 
-
 _SCENARIO_TEXTS: dict[str, tuple[str, str, tuple[Images, ...], str]] = {
     "fake": ("Nonsense question", "picks “I do not know”", (), "the question makes no sense with any image"),
     "none": (

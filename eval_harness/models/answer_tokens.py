@@ -123,7 +123,6 @@ THINKING_VARIABLES = ("enable_thinking", "thinking", "reasoning", "thinking_mode
 Granite and Kimi; `reasoning` by Command A.
 """
 
-
 DELIMITERS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
@@ -141,9 +140,7 @@ DELIMITERS = (
 The last pair is in the vocabulary of every Gemma 3, so it is tried last.
 """
 
-
 HARMONY_TOKENS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>")
-
 
 ANSWER_MARKERS = (
     "<|begin_of_box|>",
@@ -154,13 +151,11 @@ ANSWER_MARKERS = (
     "</answer>",
 )
 
-
 _CUT_OPENING = re.compile(r"(?:<\|start\|>(?:assistant)?)?<\|channel\|?>\w{0,9}$|<\|start\|>\w{0,9}$")
 """Matches the end of an output that was cut inside a channel's header.
 
 There it is unknown whether reasoning or the answer would have followed.
 """
-
 
 Render = Callable[[Mapping[str, Any]], str]
 """Render a prompt with template variables; returns its text from the end of the question on."""

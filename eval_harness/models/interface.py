@@ -197,7 +197,6 @@ BACKEND_OPTIONS = (
 )
 """Settings that affect answers and are not supported by every back end (`Backend.options`)."""
 
-
 MODEL_ARGS = ("dtype", "attn_implementation", "device_map", "quantization", "adapter", "min_pixels", "max_pixels")
 """Settings that `--model-args` sets; its other keys become flags of `vllm serve`."""
 

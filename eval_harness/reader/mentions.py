@@ -96,7 +96,6 @@ AFTER_OPTION = re.compile(r"\b(?:option|choice|answer|letter|opción|opção|opz
 _BEGINS_LINE = re.compile(r"(?:^|\n|answer|option|choice|is|:)[\s\"'(\[:*]*$")
 """Before a lower-case letter that names an option ("answer: b")."""
 
-
 _NOTHING_BUT_LETTERS = re.compile(
     rf"\W*(?:(?:options?|choices?|answers?|letters?|both"
     rf"|选项?)\s*:?\s*)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
@@ -199,7 +198,6 @@ _TWO_WORD_CHARACTERS = re.compile(r"\w{2}")
 _ALTERNATIVE_CONJUNCTIONS = frozenset(
     ["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"]
 )
-
 
 MAX_MENTIONS = 40
 """Maximum number of mentions analysed per response; a model in a loop produces more."""

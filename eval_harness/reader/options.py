@@ -34,7 +34,6 @@ DIGITS_BY_NUMBER_WORD = {
 }  # fmt: skip
 """Number word -> digits. "one" is left out: it is an everyday word."""
 
-
 _STATUS_SIGNS = {"+": "positive", "(+)": "positive", "-": "negative", "(-)": "negative"}
 
 
@@ -128,10 +127,8 @@ _FORMULA_WORDS = word_set(
     "percent degree"
 )  # fmt: skip
 
-
 _ABSENCE_FILLERS = (("evidence", "of"), ("sign", "of"), ("visible",), ("definite",), ("acute",))
 """Fillers allowed after "no" in an option ("no evidence of fracture" for "no fracture")."""
-
 
 _SIDE_WORDS = word_set("left right both bilateral neither")
 _CLAUSE_VERBS = word_set("is are was has have show")

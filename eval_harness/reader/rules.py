@@ -324,7 +324,6 @@ _OPTION_NUMBER = re.compile(
     re.IGNORECASE,
 )
 
-
 _LETTER_AND_TEXT = re.compile(r"[(*]*([A-Z])[).:*]+\s*(.+?)")
 
 

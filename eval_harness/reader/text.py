@@ -192,7 +192,6 @@ _NUMBER_REPLACEMENTS = _compile_replacements(
 They have the form of _LATEX_REPLACEMENTS.
 """
 
-
 _OFFERED = r"(?:above|given|listed|provided|available|other|presented|offered|answer)"
 _NONE_OF_THE_OPTIONS = re.compile(
     rf"\b(?:none|neither) of (?:(?:the|these|those) (?:{_OFFERED} |\w+ (?=options|choices"
@@ -376,7 +375,6 @@ _ERROR_TEXT = re.compile(
     r"|status code:? ?[45]\d\d"
     r"|max retries exceeded)",
 )
-
 
 _ERROR_WORDS = (
     "error", "exception", "fail", "traceback", "http", "gateway", "unavailable", "request", "limit", "quota", "length", "connection",

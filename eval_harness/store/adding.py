@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 COMMIT_TRIES = 12
 """Maximum attempts for a commit to main, since others may commit to it at the same time."""
 
-
 WITHDRAWAL_PATH = re.compile(
     rf"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/{re.escape(WITHDRAWN)}", re.ASCII
 )

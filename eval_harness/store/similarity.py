@@ -63,7 +63,6 @@ NON_ALPHANUMERIC = re.compile(r"[\W_]+")
 Numbers = npt.NDArray[Any]
 Table = npt.NDArray[np.int64]
 
-
 Digests = pd.DataFrame
 """A table with one row per answer of a result, most of whose columns are 64-bit digests.
 

@@ -51,7 +51,6 @@ ONLY_PRINTED: dict[str, MetricInfo] = {
 """Metrics that papers print and we do not compute, and `refused_of_errors`
 (ProbMed's Table 6)."""
 
-
 METHOD_TITLES = {
     "best": "best over methods",
     "mc": "multiple choice",

@@ -109,7 +109,6 @@ def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Datas
 FileState = tuple[int, int] | None
 """(modification time in nanoseconds, size in bytes); None if the file does not exist."""
 
-
 UNVERIFIED_NOTE = "not verified by the store's owner; its numbers were derived by this board"
 OUTDATED_NOTE = "its numbers were derived by another version of medprobe; `medprobe rescore` derives them again"
 

@@ -3,6 +3,7 @@
 See also: everything that `deidentify` writes and prints (`test_workflows.py`).
 """
 
+import csv
 import io
 import json
 import random
@@ -34,7 +35,13 @@ from curation.deidentify.patient_table import (
 )
 from curation.deidentify.review_texts import TEXT_DECISION, decide_on_image, pending_images
 from curation.gmai.sources import read_sources
-from curation.images.privacy import load_file_names, read_boxes
+from curation.images.privacy import (
+    DEIDENTIFICATION_REPORT,
+    DEIDENTIFIED_TABLE,
+    load_file_names,
+    load_patient_groups,
+    read_boxes,
+)
 from dataset_builders.browser_page.page_markup import KEY_HELP
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import load_pictures, read_dataset, write_all
@@ -470,3 +477,10 @@ def test_class_names_lose_patient_names_and_stay_distinct(tmp_path, labelled_ima
     # Two classes would both be "[removed]"; the second gets a number.
     assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]
     assert len(written["annotations"]) == 5 and labels.classes == set(names)
+
+
+def test_patients_are_read_beside_cells_of_any_length(tmp_path):
+    (tmp_path / DEIDENTIFICATION_REPORT).write_text("{}")
+    (tmp_path / DEIDENTIFIED_TABLE).write_text(f"image,report,group\na.png,{'x' * 200_000},g-1\n")
+    csv.field_size_limit(131_072)  # Python's default, which other code of this process may have raised
+    assert load_patient_groups(tmp_path / "images") == {"a.png": "g-1"}

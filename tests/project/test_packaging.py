@@ -121,7 +121,6 @@ for command in json.loads(sys.argv[1]):
 print(json.dumps(said))
 """
 
-
 CALLS = """
 import medprobe
 for call in (lambda: medprobe.evaluate("mediconfusion", "SOME/model"), medprobe.load_run("run").plot):

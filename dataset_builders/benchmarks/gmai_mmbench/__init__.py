@@ -10,7 +10,6 @@ PAPER_SPLIT_SIZES = {"validation": 4550, "test": 21281}
 The rows of Tables 5 and 6 add up to 25,898 and 25,403 instead.
 """
 
-
 SPEC = DatasetSpec(
     card=CardText(
         title="GMAI-MMBench",

@@ -6,7 +6,6 @@ from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 """Section 3 of the paper."""
 
-
 SPEC = DatasetSpec(
     card=CardText(
         title="ProbMed",

@@ -8,7 +8,6 @@ from dataset_builders.schema import BOOL, TEXT
 PAPER_PAIRS = 118
 """Section 4.1.1: 118 of the 272 closed questions of VQA-RAD's test set have the answer yes."""
 
-
 SPEC = DatasetSpec(
     card=CardText(
         title="ProbMed on VQA-RAD",

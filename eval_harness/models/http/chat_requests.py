@@ -42,7 +42,6 @@ OMISSION_DEVIATIONS = {
 }
 """Omitted parameter -> deviation from the protocol to record."""
 
-
 PROBE_PROMPT, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
 IMAGE_PROBE_PROMPT = "Which number is written in the picture? Answer with the number alone."
 IMAGE_PROBE_NUMBER = "4817"

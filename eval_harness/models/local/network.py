@@ -35,7 +35,6 @@ SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
 }
 """Options of `generate` that apply to sampling only."""
 
-
 LOGIT_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Maximum `logit_difference` at which two ways of running a model count as equal.
 

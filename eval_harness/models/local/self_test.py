@@ -21,7 +21,6 @@ from eval_harness.records.request import Request
 TOKENS_PER_PROMPT = 3
 """Tokens written after each prompt: one from the prompt's forward pass, two from continuing it."""
 
-
 SHARED_PREFIX_PATH = "shared image prefix"
 
 

@@ -432,7 +432,6 @@ MEANINGFUL_OPTIONS = (
     "T2 and T3", "Two nodules", "Both lungs", "A mass and an effusion", "Oedema",
 )  # fmt: skip
 
-
 BRAIN_QUESTION = CustomQuestion("brain.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
 """A second question, since a swap needs the image of another organ."""
 

@@ -214,7 +214,6 @@ WRONG_SLICES = (
 """Headers that contradict themselves, their series or their positions."""
 WRONG_RADIOGRAPHS = (_other_view, _other_description, _set(PatientOrientation=["L", "P"]), _set(Laterality="L"))
 
-
 WHITE_DISC_PX, RING_PX = (240, 268), (130, 268)
 """Areas in pixels of white discs, and of rings around darker or white pixels."""
 PLANES = ("sagittal", "coronal", "axial")

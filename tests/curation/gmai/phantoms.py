@@ -29,7 +29,6 @@ ORGAN_ELLIPSES = {
 """Label -> x, y, half width, half height."""
 FINDINGS = ("Atelectasis", "Effusion", "Mass", "Pneumothorax")
 
-
 TRUTH: dict[tuple[str, str, str], np.ndarray] = {}
 """(dataset, picture, label) -> mask of everything that was drawn at a known position."""
 

@@ -51,13 +51,13 @@ def images(tmp_path):
     ("encoder", "pooling", "dimensions"),
     few(
         [
-            ("transformers:dinov2", "cls", 32),
             ("transformers:dinov2", "mean", 32),
             ("transformers:clip", "projected", 24),
+            ("open_clip:local-dir:biomedclip", "mean", 64),
             ("transformers:clip", "mean", 32),
             ("open_clip:local-dir:biomedclip", "projected", 24),
-            ("open_clip:local-dir:biomedclip", "mean", 64),
             ("open_clip:local-dir:biomedclip", "cls", 64),
+            ("transformers:dinov2", "cls", 32),
         ],
         3,
     ),

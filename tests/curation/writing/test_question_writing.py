@@ -50,7 +50,6 @@ PLAIN_REPLY = (
     "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"
 )
 
-
 OPTION_TEXTS = [
     ("The left lung", "The right lung"),
     ("≥5 cm", "≤5 cm"),

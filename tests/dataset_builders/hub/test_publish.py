@@ -29,7 +29,6 @@ from tests.sampling import few
 
 COMMIT_PATH = "/commit/"
 
-
 pytestmark = pytest.mark.usefixtures("api")
 
 

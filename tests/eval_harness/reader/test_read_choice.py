@@ -103,7 +103,6 @@ pieces = st.lists(
     max_size=30,
 ).map(" ".join)  # fmt: skip
 
-
 option = text | pieces | st.sampled_from(["", "1", "option 1", "Empyema", "x" * 10_000, "lung abscess " * 500])
 
 

@@ -22,7 +22,6 @@ from tests.sampling import few
 UNEQUAL = np.repeat(np.arange(60), interval_coverage.MEDICONFUSION)
 """The component of each of MediConfusion's 176 pairs."""
 
-
 CELLS = [
     (name, share, icc, mechanism)
     for name in (

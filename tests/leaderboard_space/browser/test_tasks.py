@@ -159,7 +159,6 @@ PAGES = {
 enough.
 """
 
-
 ONLY_WHAT_IS_SHOWN = """
 window.whole = [...document.querySelectorAll('[id^=page-], tbody')].map(one => [one, [...one.childNodes]]);
 for (const [one, children] of whole)
@@ -204,7 +203,6 @@ their field.
 """
 ALL_OF_IT = "for (const [one, children] of whole) one.replaceChildren(...children)"
 IDS_GIVEN_TWICE = """[...document.querySelectorAll('[id]:not([id=""])')].map(one => one.id).filter((id, at, all) => all.indexOf(id) < at)"""
-
 
 EVERYTHING: dict[str, Any] = {"resultTypes": ["violations"]}
 CONTRAST = EVERYTHING | {"runOnly": ["color-contrast"]}

@@ -108,7 +108,6 @@ FIELD_LIES = [
     ("deviations", st.integers(1, 9).map(lambda k: ["nothing" * 900] * (45 * k))),
 ]
 
-
 EVIL = {
     "a line break": "x\n| forged | 100.0 |", "a tab": "x\t=1+1", "an escape sequence": "x\x1b[2K\x1b[1A forged", "one of C1": "x\x9b2K",
     "another direction": "x\u202eforged", "a line separator": "x\u2028forged", "an invisible sign": "x\u200bforged",
