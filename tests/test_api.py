@@ -219,7 +219,7 @@ def test_a_changed_object_is_asked_anew_and_a_named_folder_goes_on(phantoms, tmp
     for limits in ({}, {}, {"resume": False}):
         medprobe.evaluate("mediconfusion", counted, data=data, out="mine", **limits)
     assert len(requests_sent) == 2 * 28
-    # What a run that is started over had answered is kept.
+    # The answers of a run that is started over are kept.
     assert len(list(Path("mine").glob(".before-*/answers.jsonl"))) == 1
 
 

@@ -1,6 +1,6 @@
 """Check the documents: README's examples run unchanged, README is short, the notebooks print what
-they hold, the pictures of the statistics are those that their script draws now, and the site of
-guides is built without a warning.
+they hold, the pictures of the statistics are those that their script draws now, with captions that
+agree, and the site of guides is built without a warning.
 
 After a change that is meant to change the output of a notebook, run `RENEW_NOTEBOOKS=1 python -m
 pytest THIS_FILE` and check the diff.

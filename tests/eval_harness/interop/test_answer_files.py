@@ -272,7 +272,7 @@ def test_eval_and_submit_refuse_bad_files_alike(data, tmp_path, lines, message):
 
 
 @pytest.mark.parametrize("make", ["nothing", "mkdir", "mkfifo"])
-def test_eval_and_submit_say_the_same_of_what_is_no_file(data, tmp_path, make):
+def test_eval_and_submit_refuse_a_path_that_is_no_file(data, tmp_path, make):
     path = tmp_path / "answers"
     if make != "nothing":
         getattr(os, make)(path)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,25 +26,16 @@ from tests import commands
 from tests.chaos.server import ChaosServer
 from tests.environments import ROOT, environment
 from tests.localhub.accounts import CURATOR
+from tests.processes import output_of
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
 """Environment variables that a harness inherits."""
 
 
 def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -> str:
-    """Run a harness in a folder and return its output, which is the message if it fails."""
+    """Run a harness in a folder and return what it prints."""
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=inherited | variables,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of(command, cwd=folder, env=inherited | variables, timeout=600)
 
 
 def our_result(data: Path, server_url: str, out: Path):
@@ -67,7 +57,7 @@ def check_metrics(harness_metrics, result):
     assert values == pytest.approx({name: result.scores[name].value for name in values}, abs=5e-5)
 
 
-INSPECT_ANSWERS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
+LETTER_ANSWERS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
 
 READ_LOG_SCRIPT = """
 import json, sys
@@ -102,7 +92,7 @@ def by_text(body):
     draw = hashlib.sha256(text.encode()).digest()
     if not re.search(r"\bA\b\W", text):  # without lettered options: a yes/no question
         return ("Yes.", "No.", "The answer is yes", "No", "I cannot tell.")[draw[0] % 9 // 2]
-    return INSPECT_ANSWERS[draw[0] % len(INSPECT_ANSWERS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
+    return LETTER_ANSWERS[draw[0] % len(LETTER_ANSWERS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
 
 
 def inspect_eval(python, folder, task, url, *options, **environment_variables):

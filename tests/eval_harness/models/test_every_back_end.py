@@ -110,7 +110,6 @@ def texts(folder):
     return {record["question_id"]: record["response"] for record in read_answer_journal(folder / "answers.jsonl")}
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_http_answers_equal_local_answers(tiny, server, tmp_path):
     build("halt-medvqa", out=tmp_path / "data")

@@ -22,13 +22,12 @@ from eval_harness.models.local.network import Network, SeededSampling
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.models.local.transformers_vlm import BatchSize, TransformersVLM, sort_for_batching, take_batch
 from eval_harness.runs.ask import Sender
-from tests.eval_harness.models.http import asking
-from tests.eval_harness.models.http.asking import picture
+from tests.eval_harness.models.http.asking import picture, request as chat_request
 from tests.eval_harness.models.tiny_families import CHAT, make, tokenizer
 
 
 def request(question_id="1", **changes):
-    return asking.request(question_id, **({"prompt": "?", "image": None} | changes))
+    return chat_request(question_id, **({"prompt": "?", "image": None} | changes))
 
 
 def texts(backend, requests):
@@ -360,7 +359,7 @@ def thinker(tmp_path_factory):
 
 
 def questions(count=4, **changes):
-    return [asking.request(i, prompt="left or right? " * (i + 1), **changes) for i in range(count)]
+    return [chat_request(i, prompt="left or right? " * (i + 1), **changes) for i in range(count)]
 
 
 def test_text_cut_inside_opened_reasoning_is_not_an_answer(thinker):

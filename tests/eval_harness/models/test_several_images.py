@@ -122,8 +122,8 @@ def test_images_reach_the_model_in_order(several_set, tmp_path):
 def test_more_images_columns_exist_only_in_datasets_with_several_images(several_set, tmp_path):
     """`datasets` reads them as images; without them, columns and fingerprint are unchanged."""
     base, pictures_by_row = several_set
-    loaded = datasets.load_dataset(str(base / "set"), "questions", split="validation", cache_dir=str(tmp_path / "c"))
-    for row in loaded:
+    rows = datasets.load_dataset(str(base / "set"), "questions", split="validation", cache_dir=str(tmp_path / "c"))
+    for row in rows:
         pictures = [row["image"], *row["more_images"]]
         expected = [Image.open(io.BytesIO(data)) for data in pictures_by_row[row["question_id"]]]
         assert [np.asarray(p).tolist() for p in pictures] == [np.asarray(p).tolist() for p in expected]

@@ -147,7 +147,6 @@ def test_answers_that_no_store_will_take_are_told_while_the_run_can_be_stopped(c
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
     """An image of 1 x 400 pixels, which Qwen's processor rejects; a prompt longer than the model's
     context.

@@ -73,7 +73,6 @@ def calm(workdir):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir, calm):
     total, run, chance = len(answers(calm)), workdir / "killed", random.Random(2)
     arguments, earlier_answers = (*LOCAL, "--out", run.name), []
@@ -130,7 +129,6 @@ def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_two_processes_give_the_result_of_one(workdir, calm):
     started = [
         warm.start((*LOCAL, "--out", "two"), workdir, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2") for rank in "01"

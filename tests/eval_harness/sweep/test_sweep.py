@@ -4,7 +4,6 @@ files give one line and exit code 2.
 
 import inspect
 import json
-import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
 from tests.commands import medprobe
 from tests.environments import environment
+from tests.processes import output_of
 from tests.ray_processes import RAY, kill_workers, start
 
 DYING_PLUG_IN = """
@@ -255,9 +255,7 @@ def test_slurm_array_elements_run_their_tasks_after_the_file_changes(workdir):
     folder_names = {}
     for number in (1, 2):
         echo = f"srun() {{ echo ${{@: -1}}; }}\nSLURM_ARRAY_TASK_ID={number}\n{script}"
-        folder_names[number] = subprocess.run(
-            ["bash", "-c", echo], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        folder_names[number] = output_of(["bash", "-c", echo]).strip()
     before_change = {task.number: task.folder for task in read_sweep(workdir / file, Path("cluster"))}
     write(
         workdir,
@@ -371,8 +369,6 @@ def test_unreachable_cluster_gives_a_one_line_error(ray_python, tmp_path):
     assert "no cluster can be reached" in (tmp_path / "said").read_text()
 
 
-@pytest.mark.harness
-@pytest.mark.timeout(600)
 def test_missing_ray_gives_a_one_line_error(tmp_path):
     write_sweep(tmp_path, {"baseline:chance": None})
     error_output = medprobe("sweep", "models.yaml", "--ray", "local", cwd=tmp_path, code=2).stderr

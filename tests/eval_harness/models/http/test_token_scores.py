@@ -21,10 +21,8 @@ TOKEN_PATTERN = re.compile(r"<\w+>\n?|\s?\w{1,4}|.|\n", re.DOTALL)
 class ScoringServer:
     """A server that scores tokens like vLLM's, for a made-up model with known log-probabilities.
 
-    `template`: text before an answer.
-
-    `trims`: whether the server strips a begun answer. `change`: applied to every reply, to corrupt
-    it.
+    `template`: text before an answer. `trims`: whether the server strips a begun answer. `change`:
+    applied to every reply, to corrupt it.
     """
 
     def __init__(self, template="<model>\n", trims=False, change=lambda document, body: document):

@@ -2,7 +2,6 @@
 are flagged.
 """
 
-import csv
 import io
 import json
 import re
@@ -12,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,7 +32,6 @@ from eval_harness.store.submit import build_submission, submit_to_store
 from medprobe.score_table import FORMATTERS
 from tests.eval_harness.store.honest import differences
 from tests.eval_harness.store.submitting import run_folder
-from tests.sampling import few
 
 NOW = datetime.now(UTC)
 
@@ -114,7 +113,7 @@ EVIL = {
     "an image": "![x](https://x.example/y.png)", "a link": "[x](javascript:alert(1)) www.x.example", "markup": "</td><img src=x onerror=y>",
     "a cell": "x | y & z \\\\ `a` $b$ %c", "a formula": "=HYPERLINK(1)", "at length": "x" * 100_000,
 }  # fmt: skip
-LINES = ("a line break", "a tab")
+WHITESPACE = ("a line break", "a tab")
 FREE = (
     "model.name", "model.revision", "model.snapshot_date", "method.prompt", "method.name", "method.extraction", "method.judge.model",
     "method.generation.variant", "benchmark.name", "benchmark.split", "benchmark.selection", "benchmark.repo", "benchmark.revision",
@@ -134,11 +133,13 @@ def with_text(document, paths, text):
 
 @pytest.mark.parametrize("path", FREE)
 def test_text_that_is_not_one_line_is_refused(run_json, path):
-    may_have_lines = path in ("command", "environment.x", "method.generation.variant")
+    may_have_whitespace = path in ("command", "environment.x", "method.generation.variant")
     for kind, text in EVIL.items():
-        # The environment is printed escaped: any signs, but not any number of them.
-        is_accepted = text.isprintable() or path == "environment.x" or (may_have_lines and kind in LINES)
-        if kind == "at length" or not is_accepted:
+        # The environment is printed escaped: any characters, but not any number of them.
+        has_allowed_characters = (
+            text.isprintable() or path == "environment.x" or (may_have_whitespace and kind in WHITESPACE)
+        )
+        if kind == "at length" or not has_allowed_characters:
             run = RunRecord.model_validate(with_text(run_json, [path], text))
             assert list(run_problems(run)), kind
 
@@ -146,10 +147,10 @@ def test_text_that_is_not_one_line_is_refused(run_json, path):
 RESULT_FIELDS = [path for path in FREE if not path.startswith(("request", "run_id", "benchmark.name"))]
 
 
-@pytest.mark.parametrize("kind", few(EVIL, 3))
+@pytest.mark.parametrize("kind", EVIL)
 @pytest.mark.parametrize("paths", [["benchmark.name"], RESULT_FIELDS], ids=["benchmark", "others"])
 def test_free_text_never_adds_a_row_to_any_output(honest, kind, paths):
-    """Unaccepted results are printed, too, so the same must hold for them."""
+    """Results that a store would refuse are printed, too."""
     scores = {"set_accuracy": honest.result.scores["set_accuracy"]}
     plain = honest.result.model_copy(update={"breakdown": {}, "scores": scores})
     usual = tidy_table([plain])
@@ -161,10 +162,10 @@ def test_free_text_never_adds_a_row_to_any_output(honest, kind, paths):
         assert printed.count("\n") == table(usual[usual["headline"]]).count("\n") and shows_nothing_else(printed), form
         assert form != "md" or not re.search(r"(?<!\\)[\[<`]|://|www\.x|(?<! )(?<!\\)\|(?! )", printed), printed
         assert form != "table" or max(map(len, printed.splitlines())) < 2_000
-    csv.field_size_limit(len(FREE) * len(EVIL["at length"]))
-    cells = list(csv.reader(io.StringIO(escape_formulas(rows).to_csv(index=False))))
-    assert len(cells) == len(rows) + 1 and all(shows_nothing_else(cell) for row in cells for cell in row)
-    assert not any(cell.startswith("=") for row in cells for cell in row)
+    text = io.StringIO(escape_formulas(rows).to_csv(index=False))
+    cells = pd.read_csv(text, header=None, dtype=str, keep_default_na=False).to_numpy().ravel().tolist()
+    assert len(cells) == (len(rows) + 1) * len(rows.columns) and all(map(shows_nothing_else, cells))
+    assert not any(cell.startswith("=") for cell in cells)
     if paths == RESULT_FIELDS:
         compared = compare_results(Side("a", result), Side("b", plain))
         assert shows_nothing_else(compared) and not re.search("^forged", compared, re.MULTILINE)
